@@ -1,0 +1,194 @@
+//! Benchmark items to a blocklist.
+//!
+//! Rule 1, n-gram: n consecutive words of an item. The stem of a multiple-choice item is one text;
+//! the stem and one option is another only where the stem is shorter than n or has nothing but weak
+//! grams, so that no gram crosses from one option to the next. Rule 2, short items: texts of 8 to
+//! n-1 words are matched whole anywhere; of 4 to 7 words anywhere if they hold two numbers of three
+//! digits or more, else as a whole user message only; shorter ones never. Texts of 8 words or more
+//! with no real word, or with few real and few different words, are treated like those of 4 to 7.
+//!
+//! Weak grams stand in three or more unrelated items, or hold hardly a real word; they are
+//! reported and drop nothing. A text with weak grams only is matched whole, and so is a canary.
+
+use crate::benchmark::{BenchmarkMeta, Item};
+use crate::family::families;
+use crate::format::{
+    self, BenchmarkEntry, BlocklistError, CANARY_TEXT, Content, Coverage, Header, ItemRow, TextRow,
+    WEAK_TEXT, small,
+};
+use crate::gram::{self, HEAD};
+use crate::index::Blocklist;
+use crate::plan::{Corpus, Plan, Text, Whole};
+use crate::text::NORMALISER;
+
+/// Least and greatest number of words of an n-gram.
+pub const NGRAM_RANGE: std::ops::RangeInclusive<usize> = 5..=50;
+
+/// Collects benchmarks and turns them into a [`Blocklist`].
+pub struct BlocklistBuilder {
+    ngram: usize,
+    benchmarks: Vec<BenchmarkMeta>,
+    corpus: Corpus,
+}
+
+impl BlocklistBuilder {
+    /// A builder for n-grams of `ngram` words.
+    ///
+    /// # Errors
+    /// [`BlocklistError::NgramRange`] for n outside [`NGRAM_RANGE`].
+    pub fn new(ngram: usize) -> Result<Self, BlocklistError> {
+        if !NGRAM_RANGE.contains(&ngram) {
+            let (min, max) = (*NGRAM_RANGE.start(), *NGRAM_RANGE.end());
+            return Err(BlocklistError::NgramRange { ngram, min, max });
+        }
+        Ok(Self {
+            ngram,
+            benchmarks: Vec::new(),
+            corpus: Corpus::default(),
+        })
+    }
+
+    /// Adds a benchmark. The order of benchmarks and items is the order of numbers in verdicts.
+    ///
+    /// # Errors
+    /// [`BlocklistError::DuplicateBenchmark`], [`BlocklistError::EmptyBenchmark`],
+    /// [`BlocklistError::CanaryTooShort`]; the builder is not usable after one.
+    pub fn add(
+        &mut self,
+        meta: BenchmarkMeta,
+        items: impl IntoIterator<Item = Item>,
+    ) -> Result<(), BlocklistError> {
+        if self.benchmarks.iter().any(|other| other.name == meta.name) {
+            return Err(BlocklistError::DuplicateBenchmark {
+                benchmark: meta.name,
+            });
+        }
+        let number = small("benchmarks", self.benchmarks.len())?;
+        let before = self.corpus.items.len();
+        items
+            .into_iter()
+            .for_each(|item| self.corpus.add(number, item));
+        if self.corpus.items.len() == before {
+            return Err(BlocklistError::EmptyBenchmark {
+                benchmark: meta.name,
+            });
+        }
+        for canary in &meta.canaries {
+            let words = self.corpus.add_canary(number, canary);
+            if words < HEAD {
+                let (benchmark, canary) = (meta.name, canary.clone());
+                return Err(BlocklistError::CanaryTooShort {
+                    benchmark,
+                    canary,
+                    words,
+                    min: HEAD,
+                });
+            }
+        }
+        small("items", self.corpus.items.len())?;
+        self.benchmarks.push(meta);
+        Ok(())
+    }
+
+    /// The blocklist. Same benchmarks in the same order, same bytes.
+    ///
+    /// # Errors
+    /// [`BlocklistError::NoBenchmark`], and [`BlocklistError::TooLarge`] for more than the format
+    /// can address.
+    pub fn build(self) -> Result<Blocklist, BlocklistError> {
+        if self.benchmarks.is_empty() {
+            return Err(BlocklistError::NoBenchmark);
+        }
+        let families = families(&self.corpus);
+        let plan = Plan::new(&self.corpus, &families, self.ngram)?;
+        let items = self.items(&plan.texts);
+        let header = self.header(&items);
+        let tables = [
+            plan.gram_table()?,
+            plan.whole_table(Whole::Anywhere)?,
+            plan.whole_table(Whole::Message)?,
+        ];
+        let texts = plan.texts.iter().map(row_of).collect();
+        Blocklist::from_bytes(format::encode(&Content {
+            header,
+            tables,
+            texts,
+            items,
+        })?)
+    }
+
+    fn items(&self, texts: &[Text]) -> Vec<ItemRow> {
+        let rows = self.corpus.items.iter();
+        let mut rows: Vec<ItemRow> = rows
+            .map(|item| {
+                let (benchmark, id) = (item.benchmark, item.id.clone());
+                ItemRow {
+                    benchmark,
+                    protection: NOT_PROTECTED,
+                    id,
+                }
+            })
+            .collect();
+        for text in texts {
+            let protection = match text {
+                Text { solid: true, .. } => BY_NGRAM,
+                Text {
+                    whole: Some(_),
+                    boilerplate: false,
+                    ..
+                } => BY_SHORT_ITEM,
+                _ => NOT_PROTECTED,
+            };
+            let row = &mut rows[text.item as usize];
+            row.protection = row.protection.min(protection);
+        }
+        rows
+    }
+
+    fn header(&self, items: &[ItemRow]) -> Header {
+        let mut counts = vec![Coverage::default(); self.benchmarks.len()];
+        for (item, row) in self
+            .corpus
+            .items
+            .iter()
+            .zip(items)
+            .filter(|(item, _)| !item.canary)
+        {
+            let count = &mut counts[item.benchmark as usize];
+            count.items += 1;
+            match row.protection {
+                BY_NGRAM => count.by_ngram += 1,
+                BY_SHORT_ITEM => count.by_short_item += 1,
+                _ => count.not_protected += 1,
+            }
+        }
+        let entries = self.benchmarks.iter().cloned().zip(counts);
+        Header {
+            ngram: self.ngram as u32,
+            normaliser: NORMALISER.to_owned(),
+            benchmarks: entries
+                .map(|(meta, coverage)| BenchmarkEntry { meta, coverage })
+                .collect(),
+        }
+    }
+}
+
+/// Codes of [`crate::Protection`] in the file, best first.
+const BY_NGRAM: u32 = 0;
+const BY_SHORT_ITEM: u32 = 1;
+const NOT_PROTECTED: u32 = 2;
+
+fn row_of(text: &Text) -> TextRow {
+    let weak = if text.boilerplate { WEAK_TEXT } else { 0 };
+    let canary = if text.canary { CANARY_TEXT } else { 0 };
+    TextRow {
+        key: gram::key_of(text.hashes.iter().copied()),
+        item: text.item,
+        words: text.hashes.len() as u32,
+        flags: weak | canary,
+    }
+}
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;

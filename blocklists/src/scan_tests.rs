@@ -1,0 +1,351 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::benchmark::{BenchmarkMeta, Item};
+use crate::build::BlocklistBuilder;
+use crate::family::families;
+use crate::plan::{BOILERPLATE_FAMILIES, Corpus};
+use crate::text::words_of;
+
+fn item(stem: &str, options: &[&str]) -> Item {
+    let options = options.iter().map(|&option| option.to_owned()).collect();
+    Item {
+        id: String::new(),
+        stem: stem.to_owned(),
+        options,
+    }
+}
+
+fn blocklist(items: Vec<Item>, canaries: &[&str]) -> Blocklist {
+    let mut builder = BlocklistBuilder::new(13).expect("n");
+    let canaries = canaries.iter().map(|&canary| canary.to_owned()).collect();
+    let meta = BenchmarkMeta {
+        name: "a".into(),
+        canaries,
+        ..BenchmarkMeta::default()
+    };
+    builder.add(meta, items).expect("items");
+    builder.build().expect("built")
+}
+
+fn hits(blocklist: &Blocklist, text: &str, prompt: Prompt) -> Vec<(u32, Rule, Action)> {
+    let part = Part {
+        text,
+        message: 0,
+        whole_prompt: prompt == Prompt::Whole,
+    };
+    let mut scanner = Scanner::new(blocklist);
+    scanner
+        .check(&[part], false)
+        .iter()
+        .map(|hit| (hit.item, hit.rule, hit.action))
+        .collect()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Prompt {
+    Whole,
+    No,
+}
+
+const LONG: &str =
+    "a train leaves the town at noon and reaches the sea after three hours of travel";
+
+#[test]
+fn finds_an_item_whatever_it_looks_like() {
+    let list = blocklist(vec![item(LONG, &[])], &[]);
+    let loud = format!("Sure! {}?", LONG.to_uppercase().replace(' ', "\\n  "));
+    let found = hits(&list, &loud, Prompt::No);
+    assert_eq!(found, [(0, Rule::NGram, Action::Drop)]);
+    assert!(hits(&list, "a train leaves the town at noon", Prompt::Whole).is_empty());
+}
+
+#[test]
+fn says_where_and_how_much() {
+    let list = blocklist(vec![item(LONG, &[])], &[]);
+    let half = LONG.split(' ').take(14).collect::<Vec<_>>().join(" ");
+    let text = format!("é: {half}. And then.");
+    let parts = [
+        Part {
+            text: "nothing",
+            message: 0,
+            whole_prompt: true,
+        },
+        Part {
+            text: &text,
+            message: 3,
+            whole_prompt: false,
+        },
+    ];
+    let mut scanner = Scanner::new(&list);
+    let hit = scanner.check(&parts, false).first().copied().expect("hit");
+    assert_eq!((hit.part, hit.message, hit.benchmark), (1, 3, 0));
+    assert_eq!(
+        text.get(hit.start as usize..hit.end as usize),
+        Some(half.as_str())
+    );
+    assert_eq!(hit.coverage_ppm, 14 * 1_000_000 / 16);
+}
+
+#[test]
+fn finds_short_items_whole_only() {
+    let list = blocklist(
+        vec![item("How many ways are there to seat nine people?", &[])],
+        &[],
+    );
+    let found = [(0, Rule::ShortItem, Action::Drop)];
+    assert_eq!(
+        hits(
+            &list,
+            "So: how many ways are there to seat nine people, then",
+            Prompt::No
+        ),
+        found
+    );
+    assert!(hits(&list, "how many ways are there to seat nine", Prompt::Whole).is_empty());
+}
+
+#[test]
+fn finds_very_short_items_as_messages_only() {
+    let list = blocklist(vec![item("What is the capital of France?", &[])], &[]);
+    let asked = "Question: What is the capital of France?\nAnswer:";
+    assert_eq!(
+        hits(&list, asked, Prompt::Whole),
+        [(0, Rule::ShortItem, Action::Drop)]
+    );
+    assert!(hits(&list, asked, Prompt::No).is_empty());
+    assert!(
+        hits(
+            &list,
+            "Tell me, what is the capital of France?",
+            Prompt::Whole
+        )
+        .is_empty()
+    );
+    let list = blocklist(vec![item("Compute the gcd of 2048 and 1536", &[])], &[]);
+    let inside = "we compute the gcd of 2048 and 1536 first";
+    assert_eq!(
+        hits(&list, inside, Prompt::No),
+        [(0, Rule::ShortItem, Action::Drop)]
+    );
+}
+
+#[test]
+fn never_matches_fewer_than_four_words() {
+    let list = blocklist(vec![item("Who are you?", &[]), item(LONG, &[])], &[]);
+    assert!(hits(&list, "Who are you?", Prompt::Whole).is_empty());
+}
+
+#[test]
+fn reports_boilerplate_and_drops_nothing_for_it() {
+    let stock = "where m and n are relatively prime positive integers find the value of m plus n";
+    let topics = [
+        "red balls in an urn",
+        "a cube of ice",
+        "two walkers on a road of gravel",
+    ];
+    let more =
+        "and one long tale about it that no other problem in this small collection tells at all";
+    let items = topics
+        .map(|topic| item(&format!("{topic} {more} {topic} {stock}"), &[]))
+        .to_vec();
+    let list = blocklist(items, &[]);
+    let found = hits(&list, stock, Prompt::No);
+    assert!(!found.is_empty() && found.iter().all(|hit| hit.2 == Action::Report));
+    let part = Part {
+        text: stock,
+        message: 0,
+        whole_prompt: false,
+    };
+    let mut scanner = Scanner::new(&list);
+    assert!(
+        scanner
+            .check(&[part], true)
+            .iter()
+            .all(|hit| hit.action == Action::Drop)
+    );
+}
+
+#[test]
+fn a_transcription_makes_no_boilerplate() {
+    let items = (0..4).map(|_| item(LONG, &[])).collect();
+    let found = hits(&blocklist(items, &[]), LONG, Prompt::No);
+    assert_eq!(found.len(), 4);
+    assert!(found.iter().all(|hit| hit.2 == Action::Drop));
+}
+
+#[test]
+fn number_runs_drop_only_whole() {
+    let numbers = (1..30)
+        .map(|i| (i * 7).to_string())
+        .collect::<Vec<_>>()
+        .join(" ");
+    let list = blocklist(vec![item(&numbers, &[])], &[]);
+    let part_of_it = (3..25)
+        .map(|i| (i * 7).to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    assert_eq!(
+        hits(&list, &part_of_it, Prompt::No),
+        [(0, Rule::NGram, Action::Report)]
+    );
+    assert_eq!(
+        hits(&list, &numbers, Prompt::No),
+        [(0, Rule::ShortItem, Action::Drop)]
+    );
+}
+
+#[test]
+fn grams_do_not_cross_options() {
+    let options = [
+        "iron and copper in water",
+        "salt and sugar in air",
+        "gold and lead in fire",
+    ];
+    let list = blocklist(vec![item("Which mixture burns", &options)], &[]);
+    assert!(hits(&list, &options.join(" "), Prompt::Whole).is_empty());
+    let asked = format!("Which mixture burns? {}", options[2]);
+    assert_eq!(
+        hits(&list, &asked, Prompt::No),
+        [(0, Rule::ShortItem, Action::Drop)]
+    );
+}
+
+#[test]
+fn canaries_drop() {
+    let canary = "benchmark data should never appear canary GUID 26b5c67b-86d2";
+    let list = blocklist(vec![item(LONG, &[])], &[canary]);
+    let found = hits(&list, &format!("# {canary} #"), Prompt::No);
+    assert_eq!(found, [(1, Rule::Canary, Action::Drop)]);
+    assert_eq!(list.item_id(1), "canary");
+    assert_eq!(list.header().benchmarks[0].coverage.items, 1);
+}
+
+#[test]
+fn matches_do_not_cross_parts() {
+    let list = blocklist(vec![item(LONG, &[])], &[]);
+    let (a, b) = LONG.split_at(30);
+    let parts = [a, b].map(|text| Part {
+        text,
+        message: 0,
+        whole_prompt: false,
+    });
+    assert!(Scanner::new(&list).check(&parts, true).is_empty());
+}
+
+#[test]
+fn excerpts_are_short_and_on_borders() {
+    assert_eq!(excerpt("short", 1, 3), "short");
+    let text = "é".repeat(400);
+    for (start, end) in [(0, 800), (1, 2), (300, 320), (799, 9000), (5000, 2)] {
+        assert!(excerpt(&text, start, end).chars().count() <= 300);
+    }
+    let long = format!("{}NEEDLE{}", "a".repeat(500), "b".repeat(500));
+    let shown = excerpt(&long, 500, 506);
+    assert!(shown.contains("NEEDLE") && shown.starts_with('…') && shown.ends_with('…'));
+    assert_eq!(shown.chars().count(), 300);
+}
+
+/// The items that a text drops, and those with any hit, by comparing words one with another.
+fn naive(items: &[Item], n: usize, text: &str) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    let mut corpus = Corpus::default();
+    items.iter().for_each(|item| corpus.add(0, item.clone()));
+    let families = families(&corpus);
+    let stems: Vec<Vec<String>> = items.iter().map(|item| words_of(&item.stem)).collect();
+    let row = words_of(text);
+    let holds = |words: &[String], run: &[String]| words.windows(run.len()).any(|w| w == run);
+    let common = |run: &[String]| {
+        let holders = stems
+            .iter()
+            .zip(&families)
+            .filter(|(stem, _)| holds(stem, run));
+        holders
+            .map(|(_, family)| family)
+            .collect::<BTreeSet<_>>()
+            .len()
+            >= BOILERPLATE_FAMILIES
+    };
+    let real = |run: &[String]| {
+        let real = |word: &&String| word.len() > 1 && !word.starts_with(char::is_numeric);
+        run.iter().filter(real).count()
+    };
+    let weak = |run: &[String]| common(run) || real(run) < 4.min(n.div_ceil(2));
+    let (mut drops, mut any) = (BTreeSet::new(), BTreeSet::new());
+    for (number, stem) in stems.iter().enumerate() {
+        let number = number as u32;
+        for run in stem.windows(n).filter(|run| holds(&row, run)) {
+            any.insert(number);
+            if !weak(run) {
+                drops.insert(number);
+            }
+        }
+        let whole = stem.windows(n).all(&weak);
+        let distinct = stem.iter().collect::<BTreeSet<_>>().len();
+        let varied = real(stem) >= 4 || (real(stem) >= 1 && distinct >= 6);
+        let plain = stem.len() >= n || (stem.len() >= 8 && varied);
+        if whole && plain && holds(&row, stem) {
+            any.insert(number);
+            if !common(stem) {
+                drops.insert(number);
+            }
+        }
+    }
+    (drops, any)
+}
+
+/// Words of a small vocabulary, so that items share grams.
+fn words(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<&'static str>> {
+    let vocabulary = vec!["red", "blue", "green", "x", "7", "8", "y"];
+    prop::collection::vec(proptest::sample::select(vocabulary), range)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn agrees_with_a_naive_scan(
+        stems in prop::collection::vec(words(0..24), 1..8),
+        picks in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, 1usize..24), 0..6),
+        noise in words(0..6),
+        n in 5usize..14,
+    ) {
+        let mut stems = stems;
+        // some stock phrase, so that grams of several families come up
+        let stock = stems.first().cloned().unwrap_or_default();
+        stems.iter_mut().skip(2).step_by(2).for_each(|stem| stem.extend(&stock));
+        let mut row: Vec<&str> = Vec::new();
+        for (pick, from, length) in picks {
+            row.extend(pick.get(&stems).iter().skip(from).take(length));
+            row.extend(&noise);
+        }
+        let text = row.join(" ");
+        let items: Vec<Item> = stems.iter().map(|stem| item(&stem.join(" "), &[])).collect();
+
+        let mut builder = BlocklistBuilder::new(n).expect("n");
+        let meta = BenchmarkMeta { name: "a".into(), ..BenchmarkMeta::default() };
+        builder.add(meta, items.clone()).expect("items");
+        let list = builder.build().expect("built");
+        let found = hits(&list, &text, Prompt::No);
+        let drops: BTreeSet<u32> =
+            found.iter().filter(|hit| hit.2 == Action::Drop).map(|hit| hit.0).collect();
+        let any: BTreeSet<u32> = found.iter().map(|hit| hit.0).collect();
+
+        let (naive_drops, naive_any) = naive(&items, n, &text);
+        prop_assert_eq!(drops, naive_drops);
+        // boilerplate of many items names one of them
+        prop_assert!(any.is_subset(&naive_any));
+        prop_assert_eq!(any.is_empty(), naive_any.is_empty());
+    }
+
+    #[test]
+    fn scanning_twice_gives_the_same(text in "[a-c é求'\\\\&;]{0,60}", prompt in any::<bool>()) {
+        let list = blocklist(vec![item("a b c a b c a b c", &[]), item(LONG, &[])], &[]);
+        let part = Part { text: &text, message: 0, whole_prompt: prompt };
+        let mut scanner = Scanner::new(&list);
+        let first = scanner.check(&[part], false).to_vec();
+        scanner.check(&[Part { text: LONG, message: 1, whole_prompt: true }], false);
+        prop_assert_eq!(scanner.check(&[part], false), &first[..]);
+    }
+}

@@ -1,0 +1,419 @@
+//! `words-1`: a text as the words that rules compare.
+//!
+//! Two spellings that look the same give the same words. The text is compatibility-normalised and
+//! case-folded; characters that show nothing are dropped; Cyrillic and Greek letters that look like
+//! Latin ones are read as Latin in words that also hold Latin letters; an apostrophe between two
+//! letters vanishes and every other character that is neither letter nor digit separates; letters
+//! and digits separate from each other; each ideograph, kana, Thai, Lao, Khmer or Myanmar character
+//! is a word of its own; TeX commands, HTML entities and JSON escapes are undone.
+//!
+//! Case folding is character by character: lower case, and `ß` to `ss`, `ς` to `σ`.
+//!
+//! The rules are fixed: a change of any word needs a new [`NORMALISER`], because a blocklist built
+//! with another version would silently match nothing.
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::fold;
+use crate::tex::{self, Piece};
+
+/// Name and version of the word normaliser; written into every blocklist.
+pub const NORMALISER: &str = "words-1";
+
+/// A word of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// `xxh3_64` (seed 0) of the UTF-8 bytes of the normalised word.
+    pub hash: u64,
+    /// Byte offset of the word in the text.
+    pub start: u32,
+    /// Byte offset behind the word.
+    pub end: u32,
+    /// Any of [`Word::IS_ALPHA2`], [`Word::IS_CJK`], [`Word::IS_DIGIT`].
+    pub flags: u8,
+}
+
+impl Word {
+    /// An alphabetic word of at least two letters, TeX commands not counted.
+    pub const IS_ALPHA2: u8 = 1;
+    /// A character of a script that is written without spaces.
+    pub const IS_CJK: u8 = 2;
+    /// A run of digits.
+    pub const IS_DIGIT: u8 = 4;
+}
+
+/// The word scanner, with buffers that are used again for each text.
+#[derive(Debug, Default)]
+pub struct Words {
+    /// The word in progress, normalised.
+    word: Vec<u8>,
+    /// The same word with look-alike letters read as Latin.
+    folded: Vec<u8>,
+    pending: Pending,
+    /// Characters that NFKC has to see together, and the bytes they span.
+    cluster: Vec<char>,
+    cluster_span: (usize, usize),
+}
+
+impl Words {
+    /// A scanner with empty buffers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces the content of `out` by the words of `text`, in order. Spans are byte offsets in
+    /// `text`; in a text of more than 4 GiB every word is still read, but offsets stop at
+    /// `u32::MAX`.
+    pub fn scan(&mut self, text: &str, out: &mut Vec<Word>) {
+        out.clear();
+        self.run(text, Path::Fast, out);
+    }
+
+    fn run(&mut self, text: &str, path: Path, sink: &mut impl Sink) {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            if path == Path::Fast {
+                at = self.plain_stretch(bytes, at, sink);
+            }
+            at = self.any_stretch(text, at, sink);
+        }
+    }
+
+    /// Reads ASCII words from `at` on. Stops at the end, or at the start of the first word that
+    /// touches a byte which needs the slow path, or at that byte.
+    fn plain_stretch(&mut self, bytes: &[u8], mut at: usize, sink: &mut impl Sink) -> usize {
+        loop {
+            let start = skip(bytes, at, |class| {
+                class == Class::Break || class == Class::Apostrophe
+            });
+            let flags = match class_at(bytes, start) {
+                Class::Letter => match self.plain_letters(bytes, start) {
+                    Some(end) => {
+                        at = end;
+                        if self.word.len() > 1 {
+                            Word::IS_ALPHA2
+                        } else {
+                            0
+                        }
+                    }
+                    None => return start,
+                },
+                Class::Digit => {
+                    at = skip(bytes, start, |class| class == Class::Digit);
+                    self.word.clear();
+                    self.word
+                        .extend_from_slice(bytes.get(start..at).unwrap_or_default());
+                    Word::IS_DIGIT
+                }
+                _ => return start,
+            };
+            if class_at(bytes, at) == Class::Special {
+                return start;
+            }
+            sink.word(&self.word, (start, at), flags);
+        }
+    }
+
+    /// Puts the lower-cased letters from `start` on into `self.word`, over apostrophes between
+    /// letters, and gives the offset behind them; `None` if the slow path has to decide.
+    fn plain_letters(&mut self, bytes: &[u8], start: usize) -> Option<usize> {
+        self.word.clear();
+        let mut at = start;
+        loop {
+            let end = skip(bytes, at, |class| class == Class::Letter);
+            let letters = bytes.get(at..end).unwrap_or_default();
+            self.word.extend(letters.iter().map(|b| b | 0x20));
+            if class_at(bytes, end) != Class::Apostrophe {
+                return Some(end);
+            }
+            match class_at(bytes, end + 1) {
+                Class::Letter => at = end + 1,
+                Class::Special => return None,
+                _ => return Some(end),
+            }
+        }
+    }
+
+    /// Reads any text from `at` on, up to and with the first ASCII separator or escape that ends a
+    /// word, so that no state is carried over.
+    fn any_stretch(&mut self, text: &str, mut at: usize, sink: &mut impl Sink) -> usize {
+        let bytes = text.as_bytes();
+        while let Some(&byte) = bytes.get(at) {
+            let (piece, next) = match byte {
+                b'\\' => tex::backslash(text, at),
+                b'&' => tex::entity(text, at),
+                _ if CLASSES[usize::from(byte)] == Class::Break => (Piece::Break, at + 1),
+                _ => {
+                    let base = text.get(at..).and_then(|rest| rest.chars().next());
+                    let base = base.unwrap_or(char::REPLACEMENT_CHARACTER);
+                    (Piece::Char { base, mark: None }, at + base.len_utf8())
+                }
+            };
+            match piece {
+                Piece::Nothing => {}
+                Piece::Char { base, mark } => {
+                    self.gather(base, (at, next), sink);
+                    if let Some(mark) = mark {
+                        self.gather(mark, (at, next), sink);
+                    }
+                }
+                Piece::Break | Piece::Command(_) => {
+                    self.end_word(sink);
+                    if let Piece::Command(name) = &piece {
+                        self.word.extend(name.bytes().map(|b| b | 0x20));
+                        sink.word(&self.word, (at, next), 0);
+                        self.word.clear();
+                    }
+                    return next;
+                }
+            }
+            at = next;
+        }
+        self.end_word(sink);
+        at
+    }
+
+    /// Adds a character to the cluster, or normalises the cluster and begins the next one.
+    fn gather(&mut self, c: char, span: (usize, usize), sink: &mut impl Sink) {
+        if fold::is_ignorable(c) {
+            return;
+        }
+        let composes = !c.is_ascii()
+            && (fold::may_compose_with_previous(c) || is_combining_mark(c))
+            && self
+                .cluster
+                .last()
+                .is_some_and(|&last| last.is_alphanumeric() || !last.is_ascii());
+        if !composes {
+            self.end_cluster(sink);
+        }
+        if self.cluster.is_empty() {
+            self.cluster_span = span;
+        }
+        self.cluster_span.1 = span.1;
+        self.cluster.push(c);
+    }
+
+    fn end_cluster(&mut self, sink: &mut impl Sink) {
+        if let [c] = *self.cluster.as_slice()
+            && fold::is_stable(c)
+        {
+            self.cluster.clear();
+            return self.feed(c, sink);
+        }
+        let cluster = std::mem::take(&mut self.cluster);
+        for c in cluster.iter().copied().nfkc() {
+            self.feed(c, sink);
+        }
+        self.cluster = cluster;
+        self.cluster.clear();
+    }
+
+    /// Takes one normalised character, whose bytes are `self.cluster_span`.
+    fn feed(&mut self, c: char, sink: &mut impl Sink) {
+        if fold::is_ignorable(c) {
+        } else if fold::is_apostrophe(c) {
+            if self.pending.kind == Kind::Letters && !self.pending.apostrophe {
+                self.pending.apostrophe = true;
+            } else {
+                self.flush(sink);
+            }
+        } else if !c.is_ascii() && is_combining_mark(c) {
+            self.mark(c, sink);
+        } else if c.is_alphabetic() || c.is_numeric() {
+            let kind = match c {
+                _ if fold::is_cjk(c) => Kind::Cjk,
+                _ if c.is_alphabetic() => Kind::Letters,
+                _ => Kind::Digits,
+            };
+            if self.pending.kind != kind || kind == Kind::Cjk || self.pending.cannot_resume(kind) {
+                self.flush(sink);
+                self.pending.kind = kind;
+                self.pending.start = self.cluster_span.0;
+            }
+            self.push(c);
+        } else {
+            self.flush(sink);
+        }
+    }
+
+    /// A combining mark stays with the letter before it; alone it is a separator.
+    fn mark(&mut self, c: char, sink: &mut impl Sink) {
+        match self.pending.kind {
+            Kind::Letters | Kind::Cjk if !self.pending.apostrophe => {
+                push_char(&mut self.word, c);
+                push_char(&mut self.folded, c);
+                self.pending.end = self.cluster_span.1;
+            }
+            _ => self.flush(sink),
+        }
+    }
+
+    fn push(&mut self, c: char) {
+        let pending = &mut self.pending;
+        pending.apostrophe = false;
+        pending.end = self.cluster_span.1;
+        pending.letters += 1;
+        pending.latin |= fold::is_latin(c);
+        let twin = fold::look_alike(c);
+        pending.looks_latin |= twin.is_some();
+        if c == 'ß' || c == 'ẞ' {
+            self.word.extend_from_slice(b"ss");
+            self.folded.extend_from_slice(b"ss");
+            return;
+        }
+        for lower in c.to_lowercase() {
+            let lower = if lower == 'ς' { 'σ' } else { lower };
+            push_char(&mut self.word, lower);
+            push_char(&mut self.folded, twin.unwrap_or(lower));
+        }
+    }
+
+    fn end_word(&mut self, sink: &mut impl Sink) {
+        self.end_cluster(sink);
+        self.flush(sink);
+        self.word.clear();
+    }
+
+    /// Hands the word in progress to `sink`.
+    fn flush(&mut self, sink: &mut impl Sink) {
+        let pending = std::mem::take(&mut self.pending);
+        let flags = match pending.kind {
+            Kind::None => 0,
+            Kind::Digits => Word::IS_DIGIT,
+            Kind::Cjk => Word::IS_CJK,
+            Kind::Letters if pending.letters > 1 => Word::IS_ALPHA2,
+            Kind::Letters => 0,
+        };
+        if pending.kind != Kind::None {
+            let disguised = pending.latin && pending.looks_latin;
+            let word = if disguised { &self.folded } else { &self.word };
+            sink.word(word, (pending.start, pending.end), flags);
+        }
+        self.word.clear();
+        self.folded.clear();
+    }
+}
+
+/// The words of `text` as text. Slow: for tests and explanations.
+pub fn words_of(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    Words::new().run(text, Path::Fast, &mut words);
+    words
+}
+
+/// Takes the words of a text one by one.
+trait Sink {
+    fn word(&mut self, word: &[u8], span: (usize, usize), flags: u8);
+}
+
+impl Sink for Vec<Word> {
+    fn word(&mut self, word: &[u8], (start, end): (usize, usize), flags: u8) {
+        let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        self.push(Word {
+            hash: xxh3_64(word),
+            start: offset(start),
+            end: offset(end),
+            flags,
+        });
+    }
+}
+
+impl Sink for Vec<String> {
+    fn word(&mut self, word: &[u8], _span: (usize, usize), _flags: u8) {
+        self.push(String::from_utf8_lossy(word).into_owned());
+    }
+}
+
+/// Whether ASCII may take the fast path; the slow one alone is for tests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Path {
+    Fast,
+    #[cfg(test)]
+    Slow,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    None,
+    Letters,
+    Digits,
+    Cjk,
+}
+
+/// The word in progress on the slow path.
+#[derive(Debug, Default)]
+struct Pending {
+    kind: Kind,
+    start: usize,
+    end: usize,
+    letters: u32,
+    latin: bool,
+    looks_latin: bool,
+    /// An apostrophe came after the last letter.
+    apostrophe: bool,
+}
+
+impl Pending {
+    /// An apostrophe joins letters only.
+    fn cannot_resume(&self, kind: Kind) -> bool {
+        self.apostrophe && kind != Kind::Letters
+    }
+}
+
+fn push_char(buffer: &mut Vec<u8>, c: char) {
+    buffer.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+/// What a byte does to a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Separates; also stands for the end of the text.
+    Break,
+    Letter,
+    Digit,
+    Apostrophe,
+    /// Begins an escape or a character outside ASCII.
+    Special,
+}
+
+static CLASSES: [Class; 256] = classes();
+
+const fn classes() -> [Class; 256] {
+    let mut table = [Class::Break; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = match byte as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' => Class::Letter,
+            b'0'..=b'9' => Class::Digit,
+            b'\'' => Class::Apostrophe,
+            b'\\' | b'&' | 0x80.. => Class::Special,
+            _ => Class::Break,
+        };
+        byte += 1;
+    }
+    table
+}
+
+fn class_at(bytes: &[u8], at: usize) -> Class {
+    bytes
+        .get(at)
+        .map_or(Class::Break, |&b| CLASSES[usize::from(b)])
+}
+
+/// The offset of the first byte from `at` on that `keep` refuses.
+fn skip(bytes: &[u8], at: usize, keep: impl Fn(Class) -> bool) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest
+        .iter()
+        .position(|&b| !keep(CLASSES[usize::from(b)]))
+        .unwrap_or(rest.len())
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

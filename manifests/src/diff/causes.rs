@@ -1,0 +1,272 @@
+//! Differences in what the shards were made from.
+
+use std::collections::BTreeMap;
+
+use super::Weight::{self, Blocking, Informational, Material};
+use super::collect::{Collector, Pair, Shown, map_pairs, pairs};
+use crate::manifest::{
+    BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, InputFile, InputSource,
+    Manifest, RecipeRecord, TokeniserRecord, Verified,
+};
+
+impl Shown for DecontaminationMode {
+    fn shown(&self) -> Option<String> {
+        let word = match self {
+            Self::Blocklist => "blocklist",
+            Self::None => "none",
+        };
+        Some(word.to_owned())
+    }
+}
+
+impl Shown for InputFile {
+    fn shown(&self) -> Option<String> {
+        let rows = self
+            .rows
+            .map_or("rows unknown".to_owned(), |rows| format!("{rows} rows"));
+        let verified = match self.verified {
+            Verified::Whole => "whole",
+            Verified::Ranges => "ranges",
+        };
+        Some(format!(
+            "{}, {} bytes, {rows}, verified {verified}",
+            self.sha256, self.size
+        ))
+    }
+}
+
+impl Shown for FileDigest {
+    fn shown(&self) -> Option<String> {
+        Some(format!("{}, {} bytes", self.sha256, self.size))
+    }
+}
+
+pub(super) fn identity(found: &mut Collector, old: &Manifest, new: &Manifest) {
+    found.area("manifest");
+    found.field(Material, "schema", (&old.schema, &new.schema));
+    found.field(Material, "name", (&old.name, &new.name));
+    found.field(Material, "phase", (&old.phase, &new.phase));
+}
+
+pub(super) fn recipe(found: &mut Collector, old: &RecipeRecord, new: &RecipeRecord) {
+    found.area("recipe");
+    found.field(Material, "recipe digest", (&old.digest, &new.digest));
+    found.field(Material, "seed", (&old.seed, &new.seed));
+    found.field(Material, "partitions", (&old.partitions, &new.partitions));
+    found.json("setting", (Some(&old.settings), Some(&new.settings)));
+}
+
+pub(super) fn inputs(found: &mut Collector, old: &[InputSource], new: &[InputSource]) {
+    found.area("inputs");
+    for Pair { name, old, new } in pairs((old, new), |source| &source.name) {
+        match (old, new) {
+            (Some(old), Some(new)) => source(found, &name, old, new),
+            (old, new) => {
+                let risky = new.is_some_and(|source| source.eval_split || unpinned(source));
+                let shown = |source: Option<&InputSource>| source.map(summary);
+                let what = format!("source {name}");
+                found.push(blocking_if(risky), what, (shown(old), shown(new)));
+            }
+        }
+    }
+    found.order((Material, "order of sources"), (old, new), |source| {
+        &source.name
+    });
+}
+
+pub(super) fn decontamination(found: &mut Collector, old: &Decontamination, new: &Decontamination) {
+    found.area("decontamination");
+    let off = new.mode == DecontaminationMode::None;
+    found.field(blocking_if(off), "mode", (&old.mode, &new.mode));
+    let grew = new.ngram > old.ngram;
+    found.field(
+        blocking_if(grew),
+        "words in a gram",
+        (&old.ngram, &new.ngram),
+    );
+    found.field(
+        blocking_if(!new.strict),
+        "strict",
+        (&old.strict, &new.strict),
+    );
+    found.field(
+        Material,
+        "word normaliser",
+        (&old.normaliser, &new.normaliser),
+    );
+    let blocklists = (&old.blocklist_digest, &new.blocklist_digest);
+    found.field(Material, "blocklist digest", blocklists);
+    found.area("benchmarks");
+    let (old, new) = (&*old.benchmarks, &*new.benchmarks);
+    for Pair { name, old, new } in pairs((old, new), |benchmark| &benchmark.name) {
+        match (old, new) {
+            (Some(old), Some(new)) => benchmark(found, &name, old, new),
+            (old, new) => {
+                let shown = |benchmark: Option<&BenchmarkRecord>| benchmark.map(protection);
+                let what = format!("benchmark {name}");
+                found.push(blocking_if(new.is_none()), what, (shown(old), shown(new)));
+            }
+        }
+    }
+    found.order(
+        (Informational, "order of benchmarks"),
+        (old, new),
+        |benchmark| &benchmark.name,
+    );
+}
+
+pub(super) fn normalise(
+    found: &mut Collector,
+    old: &BTreeMap<String, String>,
+    new: &BTreeMap<String, String>,
+) {
+    found.area("normalise");
+    for Pair { name, old, new } in map_pairs((old, new)) {
+        let looser = name == "`control_text`" && strictness(new) < strictness(old);
+        let values = (&old.cloned(), &new.cloned());
+        found.field(blocking_if(looser), format!("policy {name}"), values);
+    }
+}
+
+pub(super) fn tokeniser(found: &mut Collector, old: &TokeniserRecord, new: &TokeniserRecord) {
+    found.area("tokeniser");
+    found.field(Blocking, "tokeniser", (&old.name, &new.name));
+    let digests = (&old.vocabulary_digest, &new.vocabulary_digest);
+    found.field(Blocking, "vocabulary digest", digests);
+    found.field(
+        Blocking,
+        "vocabulary size",
+        (&old.vocabulary_size, &new.vocabulary_size),
+    );
+    found.field(Blocking, "template", (&old.template, &new.template));
+    found.field(
+        Blocking,
+        "template digest",
+        (&old.template_digest, &new.template_digest),
+    );
+    found.field(Blocking, "text format", (&old.format, &new.format));
+    found.field(Informational, "engine", (&old.engine, &new.engine));
+}
+
+fn source(found: &mut Collector, name: &str, old: &InputSource, new: &InputSource) {
+    let of = |field: &str| format!("{field} of source {name}");
+    let evaluation = blocking_if(new.eval_split);
+    let pin = blocking_if(unpinned(new) && !unpinned(old));
+    found.field(Blocking, of("licence"), (&old.licence, &new.licence));
+    found.field(
+        evaluation,
+        of("evaluation split"),
+        (&old.eval_split, &new.eval_split),
+    );
+    found.field(Material, of("corpus"), (&old.corpus, &new.corpus));
+    found.field(pin, of("revision"), (&old.revision, &new.revision));
+    found.field(pin, of("local files"), (&old.local, &new.local));
+    found.field(Material, of("config"), (&old.config, &new.config));
+    found.field(Material, of("split"), (&old.split, &new.split));
+    found.field(Material, of("gate"), (&old.gated, &new.gated));
+    found.field(Material, of("row format"), (&old.format, &new.format));
+    found.json(&of("mapping"), (Some(&old.mapping), Some(&new.mapping)));
+    let files = |source: &InputSource| (source.files.len(), bytes(source));
+    if files(old) != files(new) {
+        let shown = |source| {
+            let (count, bytes) = files(source);
+            Some(format!("{count} files, {bytes} bytes"))
+        };
+        found.push(Material, of("files"), (shown(old), shown(new)));
+    }
+    for pair in pairs((&old.files, &new.files), |file| &file.name) {
+        let values = (&pair.old.cloned(), &pair.new.cloned());
+        let weight = file_weight(pair.old, pair.new);
+        found.field(weight, of(&format!("file {}", pair.name)), values);
+    }
+    let files = (&*old.files, &*new.files);
+    found.order((Material, &of("order of files")), files, |file| &file.name);
+}
+
+fn benchmark(found: &mut Collector, name: &str, old: &BenchmarkRecord, new: &BenchmarkRecord) {
+    let of = |field: &str| format!("{field} of benchmark {name}");
+    let unpinned = blocking_if(new.revision.is_none());
+    let exposed = blocking_if(!new.sensitive);
+    let nothing_left = blocking_if(protected(new) == 0 && protected(old) > 0);
+    found.field(Material, of("repository"), (&old.repo, &new.repo));
+    found.field(unpinned, of("revision"), (&old.revision, &new.revision));
+    found.field(Material, of("config"), (&old.config, &new.config));
+    found.field(Material, of("split"), (&old.split, &new.split));
+    found.field(Material, of("licence"), (&old.licence, &new.licence));
+    found.field(exposed, of("sensitivity"), (&old.sensitive, &new.sensitive));
+    for pair in pairs((&old.files, &new.files), |file| &file.name) {
+        let values = (&pair.old.cloned(), &pair.new.cloned());
+        found.field(Material, of(&format!("file {}", pair.name)), values);
+    }
+    let files = (&*old.files, &*new.files);
+    found.order((Informational, &of("order of files")), files, |file| {
+        &file.name
+    });
+    found.field(Material, of("items"), (&old.items, &new.items));
+    let ngram = (&old.protected_ngram, &new.protected_ngram);
+    found.field(nothing_left, of("items protected by n-grams"), ngram);
+    let short = (&old.protected_short, &new.protected_short);
+    found.field(nothing_left, of("items protected as short items"), short);
+    let open = (&old.not_protected, &new.not_protected);
+    found.field(Material, of("items not protected"), open);
+}
+
+/// Whether nothing fixes which version of a source was read.
+fn unpinned(source: &InputSource) -> bool {
+    source.revision.is_none() && !source.local
+}
+
+fn protected(benchmark: &BenchmarkRecord) -> u128 {
+    u128::from(benchmark.protected_ngram) + u128::from(benchmark.protected_short)
+}
+
+/// How much `control_text` keeps control tokens out of the ids; an unknown value keeps nothing out.
+fn strictness(control_text: Option<&String>) -> u8 {
+    match control_text.map(String::as_str) {
+        Some("drop") => 2,
+        Some("text") => 1,
+        _ => 0,
+    }
+}
+
+/// A file whose bytes are the same and are now better known is only informational.
+fn file_weight(old: Option<&InputFile>, new: Option<&InputFile>) -> Weight {
+    match (old, new) {
+        (Some(old), Some(new))
+            if old.sha256 == new.sha256
+                && old.size == new.size
+                && new.verified <= old.verified
+                && (old.rows.is_none() || old.rows == new.rows) =>
+        {
+            Informational
+        }
+        _ => Material,
+    }
+}
+
+fn bytes(source: &InputSource) -> u128 {
+    source.files.iter().map(|file| u128::from(file.size)).sum()
+}
+
+fn summary(source: &InputSource) -> String {
+    let corpus = source.corpus.as_deref().unwrap_or("no corpus");
+    let revision = source.revision.as_deref().unwrap_or("no revision");
+    let licence = source.licence.as_deref().unwrap_or("no licence stated");
+    let evaluation = if source.eval_split {
+        ", an evaluation split"
+    } else {
+        ""
+    };
+    let (files, bytes) = (source.files.len(), bytes(source));
+    format!("{corpus} at {revision}, {licence}, {files} files, {bytes} bytes{evaluation}")
+}
+
+fn protection(benchmark: &BenchmarkRecord) -> String {
+    let revision = benchmark.revision.as_deref().unwrap_or("no revision");
+    let (items, protected) = (benchmark.items, protected(benchmark));
+    format!("{items} items, {protected} protected, at {revision}")
+}
+
+fn blocking_if(worse: bool) -> Weight {
+    if worse { Blocking } else { Material }
+}

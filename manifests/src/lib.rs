@@ -1,0 +1,29 @@
+//! Data manifests: what a set of training shards was made from, how, and what came out.
+//!
+//! This crate owns the manifest's types, its ledgers, its canonical JSON, its digest and the
+//! comparison of two manifests. It reads no corpus, no shard, no clock and no network.
+//!
+//! ```text
+//! Manifest --seal--> sealed Manifest --to_json--> manifest.json --from_slice--> Manifest
+//!                                                                       two of them --diff--> ManifestDiff
+//! ```
+
+pub mod canonical;
+pub mod diff;
+pub mod digest;
+pub mod ledger;
+pub mod manifest;
+mod read;
+mod schema;
+
+pub use canonical::{CanonicalError, canonical_json};
+pub use diff::{Finding, ManifestDiff, Weight, WeightCounts, diff};
+pub use digest::{Digest, DigestError, Hasher, sha256_hex};
+pub use ledger::{LedgerError, RowLedger, SampleLedger};
+pub use manifest::{
+    BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, FileRecord, InputFile,
+    InputSource, LengthBucket, Manifest, RecipeRecord, RunBlock, SCHEMA, SCHEMA_VERSION,
+    ShardRecord, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
+};
+pub use read::ManifestError;
+pub use schema::json_schema;

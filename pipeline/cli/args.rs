@@ -1,0 +1,224 @@
+//! Arguments of all commands.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+use crate::recipe::resolve::DEFAULT_NGRAM;
+
+/// Turn public training corpora into decontaminated, packed training shards.
+#[derive(Debug, Parser)]
+#[command(name = "potable", version, max_term_width = 100)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Print nothing but errors.
+    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Run")]
+    pub quiet: bool,
+    /// Print more.
+    #[arg(long, short, global = true, help_heading = "Run")]
+    pub verbose: bool,
+    /// Draw no progress bars.
+    #[arg(long, global = true, help_heading = "Run")]
+    pub no_progress: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Pull, decontaminate, render, tokenise and pack the sources of a recipe.
+    Prep(PrepArgs),
+    /// Build and look at blocklists.
+    Blocklist(BlocklistArgs),
+    /// Compare data manifests.
+    Manifest(ManifestArgs),
+    /// Show the known corpora.
+    Corpora(CorporaArgs),
+    /// Show the built-in recipes.
+    Recipes(RecipesArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+}
+
+/// `potable prep`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  potable prep demo\n  potable prep sft.toml --out /data/sft --threads 8")]
+pub struct PrepArgs {
+    /// A recipe file, or the name of a built-in recipe.
+    #[arg(help_heading = "Input")]
+    pub recipe: Option<String>,
+    /// Read only this many rows of each source, for a trial.
+    #[arg(long, value_name = "ROWS", help_heading = "Input")]
+    pub limit: Option<u64>,
+    /// Print what would be read, with sizes, rows and disk needed, and stop.
+    #[arg(long, help_heading = "Input")]
+    pub plan: bool,
+    /// Write to this folder [default: ./NAME of the recipe].
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// Remove what an earlier run left in the folder, and start over.
+    #[arg(long, help_heading = "Output")]
+    pub fresh: bool,
+    /// Keep the staged work, so that a run with other caps or pack lengths re-uses it.
+    #[arg(long, help_heading = "Output")]
+    pub keep_work: bool,
+    /// Use this many threads [default: one a core].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub threads: Option<usize>,
+    /// Cut units of work at about this many bytes.
+    #[arg(long, value_name = "BYTES", hide = true)]
+    pub unit_bytes: Option<u64>,
+    /// Decode about this many bytes of text at a time.
+    #[arg(long, value_name = "BYTES", hide = true)]
+    pub chunk_bytes: Option<usize>,
+    /// Take units from the last to the first.
+    #[arg(long, hide = true)]
+    pub reverse_units: bool,
+}
+
+/// `potable blocklist`.
+#[derive(Debug, ClapArgs)]
+pub struct BlocklistArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: BlocklistCommand,
+}
+
+/// Commands of `potable blocklist`.
+#[derive(Debug, Subcommand)]
+pub enum BlocklistCommand {
+    /// Turn benchmark test sets into a blocklist of hashes.
+    Build(BuildArgs),
+    /// Print what a blocklist holds.
+    Inspect(InspectArgs),
+}
+
+/// `potable blocklist build`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  potable blocklist build gsm8k.toml -o gsm8k.blk\n  potable blocklist build test.jsonl --ngram 8 -o test.blk")]
+pub struct BuildArgs {
+    /// Definition files (.toml) or files of prompts (.jsonl, .txt).
+    #[arg(required = true, help_heading = "Input")]
+    pub definitions: Vec<String>,
+    /// Write the blocklist to this file.
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    pub output: PathBuf,
+    /// Words in a gram.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_NGRAM, help_heading = "Checks")]
+    pub ngram: u64,
+}
+
+/// `potable blocklist inspect`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  potable blocklist inspect gsm8k.blk")]
+pub struct InspectArgs {
+    /// A blocklist file.
+    #[arg(help_heading = "Input")]
+    pub file: PathBuf,
+}
+
+/// `potable manifest`.
+#[derive(Debug, ClapArgs)]
+pub struct ManifestArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ManifestCommand,
+}
+
+/// Commands of `potable manifest`.
+#[derive(Debug, Subcommand)]
+pub enum ManifestCommand {
+    /// Say what changed between two data manifests.
+    Diff(DiffArgs),
+}
+
+/// `potable manifest diff`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  potable manifest diff golden.json out/manifest.json\n  potable manifest diff old/ new/ --format markdown --fail-on blocking")]
+pub struct DiffArgs {
+    /// The old manifest: a file, or a folder that holds manifest.json.
+    #[arg(help_heading = "Input")]
+    pub old: PathBuf,
+    /// The new manifest.
+    #[arg(help_heading = "Input")]
+    pub new: PathBuf,
+    /// How to print the changes.
+    #[arg(long, value_enum, default_value_t = DiffFormat::Text, help_heading = "Output")]
+    pub format: DiffFormat,
+    /// Exit with 1 for changes of this weight and above.
+    #[arg(long, value_enum, default_value_t = FailOn::Any, help_heading = "Checks")]
+    pub fail_on: FailOn,
+}
+
+/// How to print changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DiffFormat {
+    /// Lines for a terminal.
+    Text,
+    /// JSON.
+    Json,
+    /// A comment for a pull request.
+    Markdown,
+}
+
+/// From which weight on changes fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailOn {
+    /// Only what must not pass a review.
+    Blocking,
+    /// What changes the data.
+    Material,
+    /// Every change.
+    Any,
+}
+
+/// `potable corpora`.
+#[derive(Debug, ClapArgs)]
+pub struct CorporaArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CorporaCommand,
+}
+
+/// Commands of `potable corpora`.
+#[derive(Debug, Subcommand)]
+pub enum CorporaCommand {
+    /// List the known corpora.
+    List,
+    /// Show files, mapping, licence and traps of a corpus.
+    Show {
+        /// Id of the corpus.
+        id: String,
+    },
+}
+
+/// `potable recipes`.
+#[derive(Debug, ClapArgs)]
+pub struct RecipesArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: RecipesCommand,
+}
+
+/// Commands of `potable recipes`.
+#[derive(Debug, Subcommand)]
+pub enum RecipesCommand {
+    /// List the built-in recipes.
+    List,
+    /// Print a built-in recipe.
+    Show {
+        /// Name of the recipe.
+        name: String,
+    },
+    /// Print the JSON Schema of recipe files.
+    Schema,
+}
+
+/// `potable completions`.
+#[derive(Debug, ClapArgs)]
+pub struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}

@@ -1,0 +1,87 @@
+//! `potable manifest`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use potable_manifests::{Manifest, ManifestError, Weight, diff};
+
+use super::Answer;
+use super::args::{DiffArgs, DiffFormat, FailOn, ManifestArgs, ManifestCommand};
+use super::output::Output;
+
+/// A manifest that cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestCommandError {
+    /// A folder without a manifest.
+    #[error("{path}: holds no manifest.json, so it is not a data set", path = path.display())]
+    NoManifest {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file that cannot be read.
+    #[error("cannot read manifest `{path}`", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file that is no manifest of this potable.
+    #[error("{path}: cannot be used as a manifest", path = path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: ManifestError,
+    },
+}
+
+impl ManifestCommandError {
+    /// The way out, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ManifestCommandError::NoManifest { .. } => {
+                Some("the run that wrote it did not finish; run `potable prep` again".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Compares manifests.
+///
+/// # Errors
+/// What cannot be read as a manifest.
+pub fn run(args: ManifestArgs, output: &Output) -> Result<Answer> {
+    let ManifestCommand::Diff(args) = args.command;
+    compare(&args, output)
+}
+
+fn compare(args: &DiffArgs, output: &Output) -> Result<Answer> {
+    let changes = diff(&load(&args.old)?, &load(&args.new)?);
+    let text = match args.format {
+        DiffFormat::Text => changes.to_text(),
+        DiffFormat::Json => changes.to_json()?,
+        DiffFormat::Markdown => changes.to_markdown(),
+    };
+    output.data(&text)?;
+    let fails_from = match args.fail_on {
+        FailOn::Blocking => Weight::Blocking,
+        FailOn::Material => Weight::Material,
+        FailOn::Any => Weight::Informational,
+    };
+    let fails = changes.max_weight().is_some_and(|weight| weight >= fails_from);
+    Ok(if fails { Answer::No } else { Answer::Yes })
+}
+
+fn load(path: &Path) -> Result<Manifest, ManifestCommandError> {
+    let file = if path.is_dir() { path.join("manifest.json") } else { path.to_path_buf() };
+    if path.is_dir() && !file.exists() {
+        return Err(ManifestCommandError::NoManifest { path: path.to_path_buf() });
+    }
+    let bytes = std::fs::read(&file)
+        .map_err(|source| ManifestCommandError::Read { path: file.clone(), source })?;
+    Manifest::from_slice(&bytes).map_err(|source| ManifestCommandError::Unusable { path: file, source })
+}

@@ -1,0 +1,252 @@
+//! `potable prep`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle as BarStyle};
+
+use super::Answer;
+use super::args::PrepArgs;
+use super::display::{bytes, grouped};
+use super::output::{Output, ProgressStyle};
+use super::{recipes, summary};
+use crate::recipe::Recipe;
+use crate::run::prep::{KeepWork, PrepOptions, disk_needed, plan, prep};
+use crate::run::{Cut, Plan, Progress, Step};
+
+/// Time between two lines of progress where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Time between two drawings of the bars.
+const DRAW_EVERY: Duration = Duration::from_millis(200);
+
+/// Runs a recipe.
+///
+/// # Errors
+/// Whatever stops the run.
+pub fn run(args: PrepArgs, output: &Output) -> Result<Answer> {
+    let Some(name) = &args.recipe else {
+        output.data(&format!("Name a recipe file, or one of these:\n\n{}\n  potable prep demo", recipes::list()))?;
+        return Ok(Answer::No);
+    };
+    let recipe = Recipe::load(name)?;
+    let options = options(&args, &recipe);
+    bound_pools(options.threads);
+    if args.plan {
+        let plans = plan(&recipe, &options)?;
+        output.data(&describe(&plans, &options.out))?;
+        return Ok(Answer::Yes);
+    }
+    let progress = Arc::new(Progress::default());
+    stop_on_signal(&progress)?;
+    let began = Instant::now();
+    let shown = show(output, &progress);
+    let result = prep(&recipe, &options, &progress);
+    shown.end();
+    let reports = result?;
+    for report in &reports {
+        output.note(&summary::of(report, began.elapsed()));
+    }
+    if recipe.name == "demo" && args.recipe.as_deref() == Some("demo") {
+        output.note(&summary::demo_next(&options.out));
+    }
+    let failed: u64 = reports.iter().flat_map(|r| r.manifest.rows.values()).map(|ledger| ledger.failed).sum();
+    if failed > 0 {
+        output.warn(&format!("{} rows could not be read; they are listed in dropped/", grouped(failed)));
+        return Ok(Answer::No);
+    }
+    Ok(Answer::Yes)
+}
+
+fn options(args: &PrepArgs, recipe: &Recipe) -> PrepOptions {
+    let default = if args.recipe.as_deref() == Some("demo") { "potable-demo" } else { recipe.name.as_str() };
+    let threads = args.threads.filter(|n| *n > 0);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cut = Cut::default();
+    PrepOptions {
+        out: args.out.clone().unwrap_or_else(|| PathBuf::from(".").join(default)),
+        threads: threads.unwrap_or(cores),
+        limit: args.limit,
+        cut: Cut {
+            unit_bytes: args.unit_bytes.unwrap_or(cut.unit_bytes).max(1),
+            chunk_bytes: args.chunk_bytes.unwrap_or(cut.chunk_bytes).max(1),
+            reversed: args.reverse_units,
+        },
+        fresh: args.fresh,
+        keep_work: if args.keep_work { KeepWork::Yes } else { KeepWork::No },
+        started: Some(now()),
+        host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+    }
+}
+
+/// Polars and the encoder keep pools of their own, whose sizes they take from the environment.
+#[expect(unsafe_code, reason = "the environment is set before any thread is started")]
+fn bound_pools(threads: usize) {
+    // SAFETY: no other thread runs yet: this is called before the pool, the signal handler and the
+    // progress display are started, and nothing before it starts a thread.
+    unsafe {
+        std::env::set_var("POLARS_MAX_THREADS", threads.to_string());
+        std::env::set_var("FASTOKENS_BPE_THREADS", "1");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the run block says when a run began; no digest covers it")]
+fn now() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = since.map_or(0, |d| d.as_secs());
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
+}
+
+/// Days since 1970-01-01 as a date of the Gregorian calendar (Hinnant, "chrono-compatible low-level
+/// date algorithms", `civil_from_days`).
+fn civil(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+fn stop_on_signal(progress: &Arc<Progress>) -> Result<()> {
+    let progress = progress.clone();
+    ctrlc::set_handler(move || {
+        if progress.is_stopped() {
+            // Asked twice: staged work is safe at any moment.
+            std::process::exit(130);
+        }
+        progress.stop();
+    })
+    .context("cannot catch Ctrl-C")
+}
+
+fn describe(plans: &[Plan], out: &Path) -> String {
+    let mut lines = Vec::new();
+    for plan in plans {
+        if let Some(phase) = &plan.phase.name {
+            lines.push(format!("phase {phase}"));
+        }
+        for source in &plan.sources {
+            let rows = source.rows().map_or("rows not known before reading".to_owned(), |rows| format!("{} rows", grouped(rows)));
+            let size: u64 = source.files.iter().map(|f| f.size).sum();
+            lines.push(format!("{:<24} {} files, {}, {rows}", source.config.name, source.files.len(), bytes(size)));
+            for file in &source.files {
+                let rows = file.rows.map_or("?".to_owned(), grouped);
+                lines.push(format!("  {:<40} {:>10} {:>12} rows  sha256:{}", file.file.name, bytes(file.size), rows, file.sha256));
+            }
+        }
+        lines.push(format!(
+            "{} units, {} partitions, about {} of text; about {} of disk in {}",
+            plan.units.len(),
+            plan.partitions,
+            bytes(plan.planned_bytes()),
+            bytes(disk_needed(plan)),
+            out.display()
+        ));
+    }
+    lines.join("\n")
+}
+
+/// The thread that shows progress.
+struct Shown {
+    end: Sender<()>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Shown {
+    fn end(mut self) {
+        // The thread ends by itself when the sender is gone; a failed send changes nothing.
+        let _best_effort = self.end.send(());
+        if let Some(thread) = self.thread.take() {
+            let _best_effort = thread.join();
+        }
+    }
+}
+
+fn show(output: &Output, progress: &Arc<Progress>) -> Shown {
+    let (end, ended) = channel();
+    let (output, progress) = (*output, progress.clone());
+    let thread = match output.progress() {
+        ProgressStyle::None => None,
+        ProgressStyle::Lines => Some(std::thread::spawn(move || show_lines(&output, &progress, &ended))),
+        ProgressStyle::Bars => Some(std::thread::spawn(move || show_bars(&progress, &ended))),
+    };
+    Shown { end, thread }
+}
+
+fn show_lines(output: &Output, progress: &Progress, ended: &Receiver<()>) {
+    let began = Instant::now();
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LINE_EVERY) {
+        output.note(&line(progress, began.elapsed()));
+    }
+}
+
+fn line(progress: &Progress, elapsed: Duration) -> String {
+    use std::sync::atomic::Ordering::Relaxed;
+    match progress.step() {
+        Step::Plan => "plan        finding and hashing inputs".to_owned(),
+        Step::Map => {
+            let sources = progress.sources();
+            let sum = |f: fn(&crate::run::progress::SourceProgress) -> u64| sources.iter().map(|s| f(s)).sum::<u64>();
+            let (rows, read) = (sum(|s| s.rows.load(Relaxed)), sum(|s| s.bytes.load(Relaxed)));
+            let (tokens, planned) = (sum(|s| s.tokens.load(Relaxed)), sum(|s| s.planned_bytes));
+            let seconds = elapsed.as_secs_f64().max(0.001);
+            format!(
+                "map         {} rows, {} of about {}, {}/s, {} tokens/s",
+                grouped(rows),
+                bytes(read),
+                bytes(planned),
+                bytes((read as f64 / seconds) as u64),
+                grouped((tokens as f64 / seconds) as u64)
+            )
+        }
+        Step::Select => "select      duplicates and caps".to_owned(),
+        Step::Reduce => format!(
+            "reduce      {} of {} partitions",
+            progress.partitions.0.load(Relaxed),
+            progress.partitions.1.load(Relaxed)
+        ),
+        Step::Seal => "seal        writing the manifest".to_owned(),
+    }
+}
+
+fn show_bars(progress: &Progress, ended: &Receiver<()>) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+    let style = BarStyle::with_template("{prefix:20!} {bar:24} {bytes:>10}/{total_bytes:10} {bytes_per_sec:>12} eta {eta:4} {msg}")
+        .unwrap_or_else(|_| BarStyle::default_bar());
+    let mut shown: Vec<ProgressBar> = Vec::new();
+    let status = bars.add(ProgressBar::new_spinner());
+    let began = Instant::now();
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(DRAW_EVERY) {
+        let sources = progress.sources();
+        for (index, source) in sources.iter().enumerate() {
+            if shown.len() <= index {
+                let bar = bars.insert_before(&status, ProgressBar::new(source.planned_bytes));
+                bar.set_style(style.clone());
+                bar.set_prefix(source.name.clone());
+                shown.push(bar);
+            }
+            if let Some(bar) = shown.get(index) {
+                let read = source.bytes.load(Relaxed);
+                bar.set_length(source.planned_bytes.max(read));
+                bar.set_position(read);
+                let rate = source.tokens.load(Relaxed) as f64 / began.elapsed().as_secs_f64().max(0.001);
+                bar.set_message(format!("{} rows, {} tokens/s", grouped(source.rows.load(Relaxed)), grouped(rate as u64)));
+            }
+        }
+        status.set_message(line(progress, began.elapsed()));
+        status.tick();
+    }
+    for bar in &shown {
+        bar.finish_and_clear();
+    }
+    status.finish_and_clear();
+}

@@ -1,0 +1,87 @@
+//! The last lines of a run: one fact a line, the numbers of the manifest.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use super::display::{bytes, grouped, percent};
+use crate::run::PrepReport;
+use crate::run::reason::{DropReason, Stage};
+
+/// The summary of a phase.
+pub fn of(report: &PrepReport, elapsed: Duration) -> String {
+    let manifest = &report.manifest;
+    let out = report.out.display();
+    let digest = manifest.manifest_digest.short();
+    if report.up_to_date {
+        return format!("{out} is up to date, manifest {digest}");
+    }
+    let read: u64 = manifest.rows.values().map(|l| l.read).sum();
+    let files: usize = manifest.inputs.iter().map(|s| s.files.len()).sum();
+    let mut lines = Vec::new();
+    if let Some(phase) = &manifest.phase {
+        lines.push(fact("phase", phase, ""));
+    }
+    lines.push(fact("read", &grouped(read), &format!("rows   from {} files", grouped(files as u64))));
+    let sampled: u64 = manifest.rows.values().map(|l| l.sampled_out).sum();
+    if sampled > 0 {
+        lines.push(fact("sampled out", &grouped(sampled), "rows   above a cap"));
+    }
+    lines.extend(drops(report));
+    let failed: u64 = manifest.rows.values().map(|l| l.failed).sum();
+    if failed > 0 {
+        lines.push(fact("failed", &grouped(failed), "rows   could not be read"));
+    }
+    let tokens = &manifest.tokens;
+    lines.push(fact(
+        "packed",
+        &grouped(tokens.packs),
+        &format!("packs  {} full, {} tokens, {} trained on", percent(tokens.fill_ppm), grouped(tokens.total), grouped(tokens.trained)),
+    ));
+    let size: u64 = manifest.run.file_sha256.values().map(|f| f.size).sum();
+    lines.push(fact(
+        "wrote",
+        &grouped(manifest.shards.len() as u64),
+        &format!("shards to {out}, {} in {:.1} s, manifest {digest}", bytes(size), elapsed.as_secs_f64()),
+    ));
+    lines.join("\n")
+}
+
+/// What to try after the demo.
+pub fn demo_next(out: &Path) -> String {
+    let out = out.display();
+    format!(
+        "\nnext\n  see the recipe          potable recipes show demo\n  see the evidence        {out}/manifest.json, {out}/dropped/\n  run it again            potable prep demo\n  compare two runs        potable manifest diff OLD NEW\n  use your own data       copy the recipe, put your files under `path`, then potable prep MY.toml"
+    )
+}
+
+fn drops(report: &PrepReport) -> Vec<String> {
+    let manifest = &report.manifest;
+    let mut sums: BTreeMap<DropReason, u64> = BTreeMap::new();
+    for (reason, count) in manifest.rows.values().flat_map(|l| &l.dropped) {
+        if let Some(reason) = DropReason::from_name(reason) {
+            *sums.entry(reason).or_default() += count;
+        }
+    }
+    let contaminated: u64 = sums.iter().filter(|(r, _)| r.stage() == Stage::Decontaminate).map(|(_, c)| c).sum();
+    let mut lines = Vec::new();
+    if contaminated > 0 {
+        let by: Vec<String> = manifest
+            .decontamination
+            .benchmarks
+            .iter()
+            .filter(|b| b.rows_dropped > 0)
+            .map(|b| format!("{} {}", b.name, grouped(b.rows_dropped)))
+            .collect();
+        lines.push(fact("removed", &grouped(contaminated), &format!("rows   contaminated ({})", by.join(", "))));
+    }
+    for (reason, count) in sums.iter().filter(|(r, _)| r.stage() != Stage::Decontaminate) {
+        let label = if *reason == DropReason::SourceWhere { "left out" } else { "rejected" };
+        lines.push(fact(label, &grouped(*count), &format!("rows   {}", reason.text())));
+    }
+    lines
+}
+
+fn fact(label: &str, count: &str, rest: &str) -> String {
+    format!("{label:<11} {count:>11} {rest}").trim_end().to_owned()
+}

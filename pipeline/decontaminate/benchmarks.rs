@@ -1,0 +1,331 @@
+//! Benchmarks of a recipe: definitions and files of prompts to items, items to a blocklist.
+
+use std::path::{Path, PathBuf};
+
+use potable_blocklists::{
+    BenchmarkDefinition, BenchmarkMeta, Blocklist, BlocklistBuilder, BlocklistError, DefinitionError,
+    Item, SourceFile as BenchmarkFile,
+};
+use potable_manifests::sha256_hex;
+
+use crate::recipe::embedded;
+use crate::source::cell::Cell;
+use crate::source::error::{SourceError, quoted};
+use crate::source::open::{Format, Location, SourceFile};
+use crate::source::reader::{Range, ReadRequest, Sampler, open_reader};
+
+/// A benchmark that cannot be read. A benchmark is never skipped.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchmarkError {
+    /// Neither a file nor anything known.
+    #[error("there is no benchmark `{name}`: no file of this name at `{path}`", path = path.display())]
+    NotFound {
+        /// As the recipe has it.
+        name: String,
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A file that cannot be read.
+    #[error("benchmark `{name}`: cannot read `{path}`", path = path.display())]
+    Read {
+        /// The benchmark.
+        name: String,
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A definition that does not parse.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// A definition whose items are not local.
+    #[error("benchmark `{name}`: its definition names no local `files`")]
+    NotLocal {
+        /// The benchmark.
+        name: String,
+    },
+    /// A file of items that cannot be read.
+    #[error("benchmark `{name}`")]
+    Source {
+        /// The benchmark.
+        name: String,
+        /// Cause.
+        #[source]
+        source: SourceError,
+    },
+    /// An item without a prompt.
+    #[error("{place}: benchmark `{name}`: {problem}")]
+    Item {
+        /// The benchmark.
+        name: String,
+        /// File and row.
+        place: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The blocklist.
+    #[error(transparent)]
+    Blocklist(#[from] BlocklistError),
+}
+
+impl BenchmarkError {
+    /// The way out, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            BenchmarkError::NotFound { .. } => Some(
+                "`benchmarks` names definition files (.toml) or files of prompts (.jsonl, .txt), relative to the recipe".to_owned(),
+            ),
+            BenchmarkError::Source { source, .. } => source.hint(),
+            BenchmarkError::Item { .. } => Some("name the right columns in the definition: `prompt`, `id`, `options`".to_owned()),
+            BenchmarkError::NotLocal { .. } => Some("download its files and name them under `files`".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// A benchmark with its items.
+#[derive(Clone, Debug)]
+pub struct LoadedBenchmark {
+    /// What the blocklist records of it.
+    pub meta: BenchmarkMeta,
+    /// Its items.
+    pub items: Vec<Item>,
+}
+
+/// Loads the benchmarks that a recipe or a command names, relative to `base`.
+///
+/// # Errors
+/// One that cannot be read whole.
+pub fn load(names: &[String], base: &Path) -> Result<Vec<LoadedBenchmark>, BenchmarkError> {
+    names.iter().map(|name| load_one(name, base)).collect()
+}
+
+/// Builds the blocklist.
+///
+/// # Errors
+/// An empty benchmark, two of one name, `ngram` out of range.
+pub fn build(benchmarks: &[LoadedBenchmark], ngram: u64) -> Result<Blocklist, BenchmarkError> {
+    let mut builder = BlocklistBuilder::new(ngram as usize)?;
+    for benchmark in benchmarks {
+        builder.add(benchmark.meta.clone(), benchmark.items.iter().cloned())?;
+    }
+    Ok(builder.build()?)
+}
+
+fn load_one(name: &str, base: &Path) -> Result<LoadedBenchmark, BenchmarkError> {
+    let (text, folder, label) = match name.strip_prefix("embedded:") {
+        Some(inner) => {
+            let bytes = embedded(inner).ok_or_else(|| not_found(name, Path::new(inner)))?;
+            (bytes.to_vec(), Folder::Embedded(parent(inner)), inner.to_owned())
+        }
+        None => {
+            let path = base.join(name);
+            if !path.is_file() {
+                return Err(not_found(name, &path));
+            }
+            let bytes = std::fs::read(&path).map_err(|source| BenchmarkError::Read {
+                name: name.to_owned(),
+                path: path.clone(),
+                source,
+            })?;
+            let folder = path.parent().unwrap_or(Path::new(".")).to_path_buf();
+            (bytes, Folder::Path(folder), path.display().to_string())
+        }
+    };
+    let stem = Path::new(&label).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = stem.split('.').next().unwrap_or_default().to_lowercase();
+    if label.ends_with(".toml") {
+        let text = String::from_utf8_lossy(&text);
+        return read_definition(&BenchmarkDefinition::parse(&text, &label)?, &folder);
+    }
+    if label.ends_with(".txt") {
+        return Ok(read_prompts(&stem, &label, &text));
+    }
+    let file = Path::new(&label).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let definition = BenchmarkDefinition { name: stem, files: vec![file], ..BenchmarkDefinition::default() };
+    read_definition(&definition, &folder)
+}
+
+enum Folder {
+    Path(PathBuf),
+    Embedded(String),
+}
+
+fn parent(name: &str) -> String {
+    name.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"))
+}
+
+fn not_found(name: &str, path: &Path) -> BenchmarkError {
+    BenchmarkError::NotFound { name: name.to_owned(), path: path.to_path_buf() }
+}
+
+/// One prompt a line.
+fn read_prompts(name: &str, label: &str, text: &[u8]) -> LoadedBenchmark {
+    let lines = String::from_utf8_lossy(text);
+    let items = lines.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let items = items.map(|(number, line)| Item {
+        id: (number + 1).to_string(),
+        stem: line.trim().to_owned(),
+        options: Vec::new(),
+    });
+    let file = Path::new(label).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    LoadedBenchmark {
+        meta: BenchmarkMeta {
+            name: name.to_owned(),
+            files: vec![BenchmarkFile { name: file, size: text.len() as u64, sha256: sha256_hex(text) }],
+            ..BenchmarkMeta::default()
+        },
+        items: items.collect(),
+    }
+}
+
+fn read_definition(definition: &BenchmarkDefinition, folder: &Folder) -> Result<LoadedBenchmark, BenchmarkError> {
+    let name = &definition.name;
+    let wrap = |source| BenchmarkError::Source { name: name.clone(), source };
+    let format: Option<Format> = match &definition.format {
+        None => None,
+        Some(text) => Some(serde_json::from_value(text.as_str().into()).map_err(|_| BenchmarkError::Item {
+            name: name.clone(),
+            place: "definition".to_owned(),
+            problem: format!("there is no format `{text}`"),
+        })?),
+    };
+    if definition.files.is_empty() {
+        return Err(BenchmarkError::NotLocal { name: name.clone() });
+    }
+    let mut loaded = LoadedBenchmark {
+        meta: BenchmarkMeta {
+            name: name.clone(),
+            repo: definition.repo.clone(),
+            revision: definition.revision.clone(),
+            config: definition.config.clone(),
+            split: definition.split.clone(),
+            licence: definition.licence.clone(),
+            sensitive: definition.sensitive,
+            files: Vec::new(),
+            canaries: definition.canaries.clone(),
+        },
+        items: Vec::new(),
+    };
+    for pattern in &definition.files {
+        let files = match folder {
+            Folder::Path(base) => {
+                crate::source::files::find(name, std::slice::from_ref(pattern), base, format).map_err(wrap)?
+            }
+            Folder::Embedded(prefix) => {
+                let full = format!("{prefix}{pattern}");
+                let bytes = embedded(&full).ok_or_else(|| not_found(&full, Path::new(&full)))?;
+                vec![SourceFile::new(pattern.clone(), Location::Embedded(bytes), format).map_err(wrap)?]
+            }
+        };
+        for file in &files {
+            let (sha256, size) = crate::source::open::digest(file).map_err(wrap)?;
+            loaded.meta.files.push(BenchmarkFile { name: file.name.clone(), size, sha256 });
+            read_items(definition, file, &mut loaded.items)?;
+        }
+    }
+    Ok(loaded)
+}
+
+fn read_items(definition: &BenchmarkDefinition, file: &SourceFile, items: &mut Vec<Item>) -> Result<(), BenchmarkError> {
+    let wrap = |source| BenchmarkError::Source { name: definition.name.clone(), source };
+    let request = ReadRequest {
+        range: Range::default(),
+        columns: Vec::new(),
+        optional: Vec::new(),
+        sampler: Sampler::all(0),
+        chunk_bytes: 1 << 20,
+    };
+    let mut reader = open_reader(file, &definition.name, &request).map_err(wrap)?;
+    while let Some(chunk) = reader.next_chunk().map_err(wrap)? {
+        for index in 0..chunk.batch.len() {
+            let number = chunk.batch.row_number(index);
+            let present = chunk.batch.present(index);
+            let item = ItemColumns::of(definition, &present).and_then(|columns| {
+                let cells = chunk.batch.decode(index, &columns.names())?;
+                columns.item(&cells, number, definition)
+            });
+            items.push(item.map_err(|problem| BenchmarkError::Item {
+                name: definition.name.clone(),
+                place: file.place(number),
+                problem,
+            })?);
+        }
+    }
+    Ok(())
+}
+
+/// The columns of an item; where the definition names none, the usual names are looked for.
+struct ItemColumns {
+    id: Option<String>,
+    prompt: Vec<String>,
+    options: Vec<String>,
+}
+
+impl ItemColumns {
+    fn of(definition: &BenchmarkDefinition, present: &[String]) -> Result<Self, String> {
+        let root = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
+        let has = |name: &str| present.iter().any(|column| column == name);
+        let first = |names: &[&str]| names.iter().find(|name| has(name)).map(|name| (*name).to_owned());
+        let prompt = if definition.prompt.is_empty() {
+            let found = first(&["question", "prompt", "problem", "text"]);
+            vec![found.ok_or_else(|| format!("has none of `question`, `prompt`, `problem`, `text`; there are {}", quoted(present)))?]
+        } else {
+            definition.prompt.clone()
+        };
+        if let Some(missing) = prompt.iter().find(|path| !has(&root(path))) {
+            return Err(format!("has no column `{missing}`; there are {}", quoted(present)));
+        }
+        let options = if definition.prompt.is_empty() && definition.options.is_empty() {
+            first(&["options", "choices"]).into_iter().collect()
+        } else {
+            definition.options.clone()
+        };
+        let id = definition.id.clone().or_else(|| first(&["id", "task_id", "unique_id", "question_id"]));
+        Ok(ItemColumns { id: id.filter(|id| has(&root(id))), prompt, options })
+    }
+
+    fn names(&self) -> Vec<String> {
+        let all = self.id.iter().chain(&self.prompt).chain(&self.options);
+        all.map(|path| path.split('.').next().unwrap_or_default().to_owned()).collect()
+    }
+
+    fn item(&self, cells: &[Cell], number: u64, definition: &BenchmarkDefinition) -> Result<Item, String> {
+        let mut paths = self.id.iter().chain(&self.prompt).chain(&self.options).zip(cells);
+        let mut next = || {
+            paths.next().map_or(&Cell::Null, |(path, cell)| {
+                let fields: Vec<String> = path.split('.').skip(1).map(str::to_owned).collect();
+                cell.path(&fields)
+            })
+        };
+        let id = self.id.as_ref().map(|_| next()).and_then(|cell| match cell {
+            Cell::Text(text) => Some(text.clone()),
+            Cell::Int(value) => Some(value.to_string()),
+            _ => None,
+        });
+        let mut stem = Vec::new();
+        for path in &self.prompt {
+            match next() {
+                Cell::Text(text) => stem.push(text.as_str()),
+                Cell::Null => {}
+                other => return Err(format!("column `{path}` is {}, not text", other.kind())),
+            }
+        }
+        let mut options = Vec::new();
+        for path in &self.options {
+            match next() {
+                Cell::Text(text) => options.push(text.clone()),
+                Cell::List(items) => options.extend(items.iter().filter_map(Cell::text).map(str::to_owned)),
+                Cell::Null => {}
+                other => return Err(format!("column `{path}` is {}, not options", other.kind())),
+            }
+        }
+        let stem = stem.join("\n");
+        Ok(Item {
+            id: id.unwrap_or_else(|| number.to_string()),
+            stem: definition.without_cues(&stem).to_owned(),
+            options,
+        })
+    }
+}

@@ -1,0 +1,16 @@
+//! Training corpora in, decontaminated and packed training shards with a manifest out.
+//!
+//! The stages, in order: [`source`] reads rows and maps them to conversations, [`decontaminate`]
+//! checks them against benchmarks, [`normalise`] renders them, [`tokenise`] encodes them, [`pack`]
+//! puts them together, [`shard`] writes them. [`recipe`] says what to run and [`run`] runs it.
+
+pub mod decontaminate;
+pub mod normalise;
+pub mod pack;
+pub mod recipe;
+pub mod run;
+pub mod shard;
+pub mod source;
+pub mod tokenise;
+
+pub mod cli;

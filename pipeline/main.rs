@@ -1,0 +1,5 @@
+//! The `potable` command.
+
+fn main() -> std::process::ExitCode {
+    potable::cli::main()
+}

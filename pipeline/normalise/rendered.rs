@@ -1,0 +1,87 @@
+//! Rendered samples: text, control tokens, spans to train on.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use std::sync::LazyLock;
+
+/// The control strings of Qwen3: every `<|…|>` token of its vocabulary. The XML-like tokens
+/// (`<think>`, `<tool_call>`, …) are how reasoning and tools are written and do not count.
+pub const CONTROL_STRINGS: [&str; 20] = [
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|object_ref_start|>",
+    "<|object_ref_end|>",
+    "<|box_start|>",
+    "<|box_end|>",
+    "<|quad_start|>",
+    "<|quad_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|vision_pad|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+    "<|fim_prefix|>",
+    "<|fim_middle|>",
+    "<|fim_suffix|>",
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
+];
+
+/// How often a policy acted, by what it did.
+pub type Acted = BTreeMap<&'static str, u64>;
+
+/// The exact text of one sample.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct RenderedSample {
+    /// The assistant turn that the sample trains, with `history = "unroll"`; else 0.
+    pub turn: u32,
+    /// The text, control strings included.
+    pub text: String,
+    /// Byte offsets of the control strings that the renderer wrote, ascending.
+    pub controls: Vec<usize>,
+    /// Byte ranges to train on, ascending, not touching.
+    pub trained: Vec<Range<usize>>,
+    /// Whether the sample is a plain document: its first token is not trained on.
+    pub document: bool,
+}
+
+impl RenderedSample {
+    /// A plain document, ended by `<|endoftext|>` and trained on as a whole.
+    pub fn document(text: &str) -> Self {
+        let mut sample = RenderedSample { document: true, ..RenderedSample::default() };
+        sample.text.push_str(text);
+        sample.control("<|endoftext|>");
+        sample.trained.push(0..sample.text.len());
+        sample
+    }
+
+    /// Appends a control string.
+    pub fn control(&mut self, token: &str) {
+        self.controls.push(self.text.len());
+        self.text.push_str(token);
+    }
+
+    /// Marks everything from `start` to the end of the text as trained on.
+    pub fn train_from(&mut self, start: usize) {
+        let end = self.text.len();
+        match self.trained.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ if start < end => self.trained.push(start..end),
+            _ => {}
+        }
+    }
+}
+
+/// Whether the text holds a control string.
+pub fn has_control_text(text: &str) -> bool {
+    static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+        AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(CONTROL_STRINGS).ok()
+    });
+    // Every control string begins with `<|`, which is rare in text.
+    memchr::memmem::find(text.as_bytes(), b"<|").is_some()
+        && FINDER.as_ref().is_none_or(|finder| finder.is_match(text))
+}

@@ -1,0 +1,87 @@
+//! One assistant turn, taken apart as the Qwen3 template takes it apart, and what is lost by that.
+
+use crate::source::adapt::Message;
+
+/// An assistant message in parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Turn<'a> {
+    /// The reasoning as the template finds it; empty where there is none.
+    pub reasoning: &'a str,
+    /// The answer.
+    pub answer: &'a str,
+    /// What is wrong with the message.
+    pub fault: Option<Fault>,
+}
+
+/// What is wrong with an assistant message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Text would be lost, or reasoning would stand twice.
+    Lossy,
+    /// Reasoning is opened and never closed.
+    Unclosed,
+}
+
+const OPEN: &str = "<think>";
+const CLOSE: &str = "</think>";
+
+impl<'a> Turn<'a> {
+    /// Takes a message apart by rule 5 of the template: with a reasoning field, that and the whole
+    /// text; else at `</think>`: reasoning is what stands before the first one and after the last
+    /// `<think>` there, the answer what stands after the last one.
+    pub fn of(message: &'a Message) -> Turn<'a> {
+        let text = message.text();
+        if let Some(reasoning) = message.reasoning.as_deref() {
+            let doubled = text.contains(CLOSE) || text.contains(OPEN);
+            let marked = reasoning.contains(CLOSE) || reasoning.contains(OPEN);
+            let fault = (doubled || marked || message.lossy).then_some(Fault::Lossy);
+            return Turn { reasoning, answer: text, fault };
+        }
+        let Some((before, _)) = text.split_once(CLOSE) else {
+            let fault = match text.contains(OPEN) {
+                true => Some(Fault::Unclosed),
+                false => message.lossy.then_some(Fault::Lossy),
+            };
+            return Turn { reasoning: "", answer: text, fault };
+        };
+        let trimmed = before.trim_end_matches('\n');
+        let (lead, reasoning) = trimmed.rsplit_once(OPEN).unwrap_or(("", trimmed));
+        let (middle, answer) = text.rsplit_once(CLOSE).unwrap_or(("", text));
+        // `middle` is all before the last mark; it is longer than `before` if there are several.
+        let between = middle.len() > before.len();
+        let lossy = !lead.trim().is_empty() || between || message.lossy;
+        let reopened = answer.contains(OPEN).then_some(Fault::Unclosed);
+        Turn {
+            reasoning: reasoning.trim_start_matches('\n'),
+            answer: answer.trim_start_matches('\n'),
+            fault: lossy.then_some(Fault::Lossy).or(reopened),
+        }
+    }
+
+    /// The reasoning of a message whose think block was never closed.
+    pub fn unclosed_reasoning(message: &'a Message) -> &'a str {
+        let text = message.text();
+        text.split_once(OPEN).map_or("", |(_, rest)| rest).trim_start_matches('\n')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::adapt::Role;
+
+    fn fault(text: &str) -> Option<Fault> {
+        Turn::of(&Message::new(Role::Assistant, text)).fault
+    }
+
+    #[test]
+    fn names_what_would_be_lost() {
+        assert_eq!(fault("<think>\na\n</think>\n\nb"), None);
+        assert_eq!(fault("a\n</think>\n\nb"), None);
+        assert_eq!(fault("b"), None);
+        assert_eq!(fault("Sure! <think>a</think>b"), Some(Fault::Lossy));
+        assert_eq!(fault("<think>a</think>b</think>c"), Some(Fault::Lossy));
+        assert_eq!(fault("<think>a</think>b<think>c"), Some(Fault::Unclosed));
+        assert_eq!(fault("<think>a"), Some(Fault::Unclosed));
+    }
+}

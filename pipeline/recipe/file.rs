@@ -1,0 +1,310 @@
+//! The recipe as the user writes it. Every scalar is an `Option`, so that a phase's section lies
+//! over the recipe's and both over the defaults; an unknown key is an error with line and caret.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::normalise::{
+    ControlText, EmptyThink, History, LeadingNewlines, OnLossy, OnUnclosed, TextFormat, Train,
+};
+use crate::source::Format;
+use crate::source::adapt::mapping::{MappingFile, OneOrMany, one_or_many};
+
+/// A recipe file (TOML).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecipeFile {
+    /// Name of the data set; the file's name if absent.
+    pub name: Option<String>,
+    /// Seed of sampling, partitions and shuffling; 0 if absent.
+    pub seed: Option<u64>,
+    /// Runs of their own, each with its own output folder and manifest.
+    pub phase: Vec<PhaseFile>,
+    /// Corpora, in the order in which duplicates are settled.
+    pub source: Vec<SourceEntry>,
+    /// Benchmark overlap.
+    pub decontaminate: DecontaminateFile,
+    /// Text format and loss.
+    pub normalise: NormaliseFile,
+    /// Tokenizer.
+    pub tokenise: TokeniseFile,
+    /// Duplicates.
+    pub dedup: DedupFile,
+    /// Packs.
+    pub pack: PackFile,
+    /// Shards.
+    pub output: OutputFile,
+}
+
+/// One `[[phase]]`: its sections lie over the recipe's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PhaseFile {
+    /// Name of the phase and of its folder.
+    pub name: String,
+    /// Rows that this other phase took are left out.
+    pub exclude_phase: Option<String>,
+    /// The phase's tokens, shared out by the sources' weights.
+    pub max_tokens: Option<u64>,
+    /// Corpora; the recipe's own if absent.
+    pub source: Vec<SourceEntry>,
+    /// Benchmark overlap.
+    pub decontaminate: DecontaminateFile,
+    /// Text format and loss.
+    pub normalise: NormaliseFile,
+    /// Tokenizer.
+    pub tokenise: TokeniseFile,
+    /// Duplicates.
+    pub dedup: DedupFile,
+    /// Packs.
+    pub pack: PackFile,
+    /// Shards.
+    pub output: OutputFile,
+}
+
+/// One `[[source]]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SourceEntry {
+    /// Name in ledgers, sample ids and the manifest.
+    pub name: Option<String>,
+    /// Id of a known corpus: gives files, mapping, licence and default filter.
+    pub corpus: Option<String>,
+    /// File, folder or glob, or several; with `corpus`, the folder of its local copy.
+    #[serde(deserialize_with = "one_or_many")]
+    #[schemars(with = "Option<OneOrMany>")]
+    pub path: Option<Vec<String>>,
+    /// Format of the files; told by their names if absent.
+    pub format: Option<Format>,
+    /// Revision of the corpus, for the manifest of a local copy.
+    pub revision: Option<String>,
+    /// Configuration of the corpus.
+    pub config: Option<String>,
+    /// Split of the corpus.
+    pub split: Option<String>,
+    /// Licence, for the manifest.
+    pub licence: Option<String>,
+    /// Allows a split that is known to be for evaluation.
+    pub allow_eval_split: Option<bool>,
+    /// SQL predicate over the columns; rows where it is false or null are left out.
+    #[serde(rename = "where")]
+    pub where_: Option<String>,
+    /// Reads a seeded choice of this many files.
+    pub files: Option<u64>,
+    /// Takes this many rows.
+    pub max_rows: Option<u64>,
+    /// Takes rows up to this many tokens.
+    pub max_tokens: Option<u64>,
+    /// Share of the phase's tokens.
+    pub weight: Option<f64>,
+    /// System text for rows that have none.
+    pub system: Option<String>,
+    /// What to do with a row that cannot be read.
+    pub on_bad_row: Option<OnBadRow>,
+    /// How a row becomes a conversation; detected from the column names if absent.
+    pub mapping: Option<MappingFile>,
+}
+
+/// What to do with a row that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnBadRow {
+    /// The run stops there.
+    Stop,
+    /// The row is counted as failed, and the run ends with exit status 1.
+    Drop,
+}
+
+/// `[decontaminate]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DecontaminateFile {
+    /// Definition files (`.toml`) or files of prompts (`.jsonl`, `.txt`).
+    pub benchmarks: Option<Vec<String>>,
+    /// A blocklist that is built already.
+    pub blocklist: Option<String>,
+    /// Words in a gram; 13 if absent.
+    pub ngram: Option<u64>,
+    /// No benchmark at all, and the manifest says so.
+    pub none: Option<bool>,
+    /// Any hit drops, boilerplate too.
+    pub strict: Option<bool>,
+}
+
+/// `[normalise]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NormaliseFile {
+    /// Text format of chat rows.
+    pub format: Option<TextFormat>,
+    /// A set of options to start from.
+    pub policy: Option<PolicyName>,
+    /// Reasoning of turns before the last user query.
+    pub history: Option<History>,
+    /// Which assistant turns are trained on.
+    pub train: Option<Train>,
+    /// The empty think block of an answer without reasoning.
+    pub empty_think: Option<EmptyThink>,
+    /// Text that the template would lose.
+    pub on_lossy: Option<OnLossy>,
+    /// Reasoning that is cut off.
+    pub on_unclosed: Option<OnUnclosed>,
+    /// Control strings in rows.
+    pub control_text: Option<ControlText>,
+    /// Newlines before an answer.
+    pub leading_newlines: Option<LeadingNewlines>,
+    /// Trains on the newline after a turn's end.
+    pub train_newline: Option<bool>,
+}
+
+/// A set of options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyName {
+    /// potable's own.
+    Default,
+    /// What the official template and the whole-body mask do.
+    Faithful,
+}
+
+/// `[tokenise]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TokeniseFile {
+    /// `qwen3`, or the path of a `tokenizer.json`.
+    pub tokenizer: Option<String>,
+}
+
+/// `[dedup]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DedupFile {
+    /// What makes two rows the same.
+    pub exact: Option<Exact>,
+}
+
+/// What makes two rows the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Exact {
+    /// All messages and tools.
+    Conversation,
+    /// The user messages.
+    Prompt,
+    /// Nothing: duplicates stay.
+    None,
+}
+
+/// `[pack]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PackFile {
+    /// Tokens in a pack, or several length classes.
+    #[serde(deserialize_with = "lengths")]
+    #[schemars(with = "Option<Lengths>")]
+    pub length: Option<Vec<u64>>,
+    /// How samples are put together.
+    pub strategy: Option<Strategy>,
+    /// What to do with a sample longer than the longest pack.
+    pub overlong: Option<Overlong>,
+}
+
+/// How samples are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// Best-fit decreasing.
+    BestFit,
+    /// One sample a row.
+    None,
+}
+
+/// What to do with a sample longer than the longest pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Overlong {
+    /// It is dropped.
+    Drop,
+    /// Its end is cut off.
+    Truncate,
+    /// It is cut into fragments.
+    Split,
+}
+
+/// `[output]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OutputFile {
+    /// Format of the shards.
+    pub format: Option<ShardFormat>,
+    /// Share of the rows that is held out as `validation`.
+    pub validation: Option<f64>,
+    /// Tokens in a shard, at most.
+    pub shard_tokens: Option<u64>,
+    /// Planned input bytes in a partition.
+    pub partition_bytes: Option<u64>,
+    /// Writes a `position_ids` column.
+    pub position_ids: Option<bool>,
+}
+
+/// Format of the shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShardFormat {
+    /// One row a pack.
+    Parquet,
+}
+
+/// The schema of a length or a list of lengths.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "stands for the type in the JSON Schema only")]
+enum Lengths {
+    One(u64),
+    Many(Vec<u64>),
+}
+
+fn lengths<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u64>>, D::Error> {
+    struct Numbers;
+    impl<'de> serde::de::Visitor<'de> for Numbers {
+        type Value = Option<Vec<u64>>;
+        fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+            f.write_str("a number of tokens or a list of them")
+        }
+        fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Self::Value, E> {
+            let value = u64::try_from(value).map_err(|_| E::custom("a length is positive"))?;
+            Ok(Some(vec![value]))
+        }
+        fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+            Ok(Some(vec![value]))
+        }
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = seq.next_element()? {
+                items.push(item);
+            }
+            Ok(Some(items))
+        }
+    }
+    deserializer.deserialize_any(Numbers)
+}
+
+macro_rules! overlay {
+    ($($name:ident { $($field:ident),* })*) => {
+        $(impl $name {
+            /// This section over `below`: what is given here wins.
+            pub fn over(&self, below: &Self) -> Self {
+                $name { $($field: self.$field.clone().or_else(|| below.$field.clone()),)* }
+            }
+        })*
+    };
+}
+
+overlay! {
+    DecontaminateFile { benchmarks, blocklist, ngram, none, strict }
+    NormaliseFile { format, policy, history, train, empty_think, on_lossy, on_unclosed, control_text, leading_newlines, train_newline }
+    TokeniseFile { tokenizer }
+    DedupFile { exact }
+    PackFile { length, strategy, overlong }
+    OutputFile { format, validation, shard_tokens, partition_bytes, position_ids }
+}

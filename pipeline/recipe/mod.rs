@@ -1,0 +1,32 @@
+//! From what the user wrote to what runs: `RecipeFile` → `Recipe`.
+
+pub mod card;
+pub mod error;
+pub mod file;
+pub mod lock;
+pub mod resolve;
+
+pub use card::Card;
+pub use error::RecipeError;
+pub use file::RecipeFile;
+pub use resolve::{Recipe, ResolvedPhase, ResolvedSource};
+
+/// The built-in recipes by name.
+pub const BUILT_IN: &[(&str, &str)] = &[("demo", include_str!("../recipes/demo.toml"))];
+
+/// Files of the built-in demo, by the name that its recipe gives them after `embedded:`.
+pub const EMBEDDED: &[(&str, &[u8])] = &[
+    ("demo/chat.jsonl", include_bytes!("../recipes/demo/chat.jsonl")),
+    ("demo/reasoning.jsonl", include_bytes!("../recipes/demo/reasoning.jsonl")),
+    ("demo/stratos.json", include_bytes!("../recipes/demo/stratos.json")),
+    ("demo/generations.jsonl", include_bytes!("../recipes/demo/generations.jsonl")),
+    ("demo/code.csv", include_bytes!("../recipes/demo/code.csv")),
+    ("demo/text.jsonl", include_bytes!("../recipes/demo/text.jsonl")),
+    ("demo/benchmark.toml", include_bytes!("../recipes/demo/benchmark.toml")),
+    ("demo/benchmark.jsonl", include_bytes!("../recipes/demo/benchmark.jsonl")),
+];
+
+/// The bytes of an embedded file.
+pub fn embedded(name: &str) -> Option<&'static [u8]> {
+    EMBEDDED.iter().find(|(key, _)| *key == name).map(|(_, bytes)| *bytes)
+}

@@ -1,0 +1,564 @@
+//! A recipe file becomes what runs: layers laid over each other, defaults filled in, values checked.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::card::{Card, CardConfig, cards};
+use super::error::RecipeError;
+use super::file::{
+    DecontaminateFile, DedupFile, Exact, NormaliseFile, OnBadRow, OutputFile, Overlong, PackFile,
+    PhaseFile, PolicyName, RecipeFile, ShardFormat, SourceEntry, Strategy, TokeniseFile,
+};
+use super::{BUILT_IN, EMBEDDED};
+use crate::normalise::Policy;
+use crate::source::Format;
+use crate::source::adapt::MappingFile;
+
+/// Words in a gram, unless the recipe says otherwise.
+pub const DEFAULT_NGRAM: u64 = 13;
+/// Tokens in a pack, unless the recipe says otherwise.
+pub const DEFAULT_LENGTH: u64 = 8192;
+/// Tokens in a shard, unless the recipe says otherwise.
+pub const DEFAULT_SHARD_TOKENS: u64 = 1 << 26;
+/// Planned input bytes in a partition, unless the recipe says otherwise.
+pub const DEFAULT_PARTITION_BYTES: u64 = 64 << 20;
+
+/// What runs.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// Name of the data set.
+    pub name: String,
+    /// The folder that paths are relative to.
+    pub base: PathBuf,
+    /// The recipe as written.
+    pub text: String,
+    /// At least one phase; a recipe without `[[phase]]` is one phase without a name.
+    pub phases: Vec<ResolvedPhase>,
+}
+
+/// One phase.
+#[derive(Clone, Debug)]
+pub struct ResolvedPhase {
+    /// Name of the phase and of its folder.
+    pub name: Option<String>,
+    /// Rows of this other phase are left out.
+    pub exclude_phase: Option<String>,
+    /// Seed of sampling, partitions and shuffling.
+    pub seed: u64,
+    /// The phase's tokens, shared out by weight.
+    pub max_tokens: Option<u64>,
+    /// Corpora, in the order in which duplicates are settled.
+    pub sources: Vec<ResolvedSource>,
+    /// Benchmark overlap.
+    pub decontaminate: DecontaminateConfig,
+    /// Text format and loss.
+    pub policy: Policy,
+    /// `qwen3` or a path.
+    pub tokenizer: String,
+    /// What makes two rows the same.
+    pub exact: Exact,
+    /// Packs.
+    pub pack: PackConfig,
+    /// Shards.
+    pub output: OutputConfig,
+}
+
+/// One source.
+#[derive(Clone, Debug)]
+pub struct ResolvedSource {
+    /// Name in ledgers, sample ids and the manifest.
+    pub name: String,
+    /// Id of a known corpus.
+    pub corpus: Option<String>,
+    /// Revision of the local copy, if the recipe says.
+    pub revision: Option<String>,
+    /// Configuration of the corpus.
+    pub config: Option<String>,
+    /// Split of the corpus.
+    pub split: Option<String>,
+    /// Licence.
+    pub licence: Option<String>,
+    /// Whether the corpus is gated.
+    pub gated: bool,
+    /// Whether the split is known to be for evaluation, and allowed.
+    pub eval_split: bool,
+    /// Files, folders and globs.
+    pub patterns: Vec<String>,
+    /// What they are relative to.
+    pub base: PathBuf,
+    /// Format, unless told by names.
+    pub format: Option<Format>,
+    /// SQL predicate.
+    pub predicate: Option<String>,
+    /// Seeded choice of files.
+    pub files: Option<u64>,
+    /// Row cap.
+    pub max_rows: Option<u64>,
+    /// Token cap.
+    pub max_tokens: Option<u64>,
+    /// Share of the phase's tokens in parts per million.
+    pub weight_ppm: Option<u64>,
+    /// System text for rows that have none.
+    pub system: Option<String>,
+    /// What to do with a row that cannot be read.
+    pub on_bad_row: OnBadRow,
+    /// The mapping as written or as the card has it; the plan detects what is missing.
+    pub mapping: MappingFile,
+}
+
+/// `[decontaminate]`, resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecontaminateConfig {
+    /// Where the blocklist comes from.
+    pub against: Against,
+    /// Words in a gram.
+    pub ngram: u64,
+    /// Any hit drops.
+    pub strict: bool,
+}
+
+/// Where the blocklist comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// Definition files, in order.
+    Benchmarks(Vec<String>),
+    /// A built blocklist.
+    File(PathBuf),
+    /// None, on purpose.
+    Nothing,
+}
+
+/// `[pack]`, resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackConfig {
+    /// Length classes in tokens, ascending.
+    pub lengths: Vec<u32>,
+    /// How samples are put together.
+    pub strategy: Strategy,
+    /// Samples longer than the longest class.
+    pub overlong: Overlong,
+}
+
+/// `[output]`, resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputConfig {
+    /// Format of the shards.
+    pub format: ShardFormat,
+    /// Held-out share in parts per million.
+    pub validation_ppm: u64,
+    /// Tokens in a shard.
+    pub shard_tokens: u64,
+    /// Planned bytes in a partition.
+    pub partition_bytes: u64,
+    /// Whether there is a `position_ids` column.
+    pub position_ids: bool,
+}
+
+impl Recipe {
+    /// Loads a recipe by path, or a built-in one by name.
+    ///
+    /// # Errors
+    /// No such recipe, what does not parse, what makes no sense.
+    pub fn load(name: &str) -> Result<Recipe, RecipeError> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(key, _)| *key == name) {
+            return Recipe::parse(text, name, Path::new("."));
+        }
+        let path = Path::new(name);
+        if !path.is_file() {
+            let names: Vec<&str> = BUILT_IN.iter().map(|(key, _)| *key).collect();
+            return Err(RecipeError::NotFound { name: name.to_owned(), built_in: names.join(", ") });
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| RecipeError::Read { path: path.to_path_buf(), source })?;
+        let base = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Recipe::parse(&text, name, base)
+    }
+
+    /// Parses a recipe; `origin` is its path, for messages and for the default name.
+    ///
+    /// # Errors
+    /// As [`Recipe::load`].
+    pub fn parse(text: &str, origin: &str, base: &Path) -> Result<Recipe, RecipeError> {
+        let file: RecipeFile = toml::from_str(text).map_err(|e| RecipeError::Parse {
+            path: origin.to_owned(),
+            reason: e.to_string().trim_end().to_owned(),
+        })?;
+        let stem = Path::new(origin).file_stem().map(|s| s.to_string_lossy().into_owned());
+        let name = file.name.clone().or(stem).unwrap_or_else(|| "recipe".to_owned());
+        check_name("name", &name)?;
+        let phases = if file.phase.is_empty() {
+            let whole = PhaseFile { source: file.source.clone(), ..PhaseFile::default() };
+            vec![resolve_phase(&file, &whole, base, None)?]
+        } else {
+            named_phases(&file, base)?
+        };
+        Ok(Recipe { name, base: base.to_path_buf(), text: text.to_owned(), phases })
+    }
+}
+
+fn named_phases(file: &RecipeFile, base: &Path) -> Result<Vec<ResolvedPhase>, RecipeError> {
+    let mut seen = BTreeSet::new();
+    let mut phases = Vec::new();
+    for phase in &file.phase {
+        check_name("phase", &phase.name)?;
+        if let Some(other) = &phase.exclude_phase
+            && !seen.contains(other)
+        {
+            return Err(RecipeError::value_hint(
+                format!("phase `{}`", phase.name),
+                format!("`exclude_phase = \"{other}\"` names no earlier phase"),
+                "a phase can leave out the rows of a phase that stands before it",
+            ));
+        }
+        if !seen.insert(phase.name.clone()) {
+            return Err(RecipeError::value(format!("phase `{}`", phase.name), "there are two phases of this name"));
+        }
+        phases.push(resolve_phase(file, phase, base, Some(phase.name.clone()))?);
+    }
+    Ok(phases)
+}
+
+fn resolve_phase(
+    file: &RecipeFile,
+    phase: &PhaseFile,
+    base: &Path,
+    name: Option<String>,
+) -> Result<ResolvedPhase, RecipeError> {
+    let entries = if phase.source.is_empty() { &file.source } else { &phase.source };
+    if entries.is_empty() {
+        return Err(RecipeError::value_hint(
+            "recipe",
+            "there is no `[[source]]`",
+            "name at least one corpus: `[[source]]` with `path = \"data/*.jsonl\"`",
+        ));
+    }
+    let cards = cards().map_err(|problem| RecipeError::value("corpora", problem))?;
+    let mut sources: Vec<ResolvedSource> = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let source = resolve_source(entry, index, base, &cards)?;
+        if sources.iter().any(|other| other.name == source.name) {
+            return Err(RecipeError::value_hint(
+                format!("source `{}`", source.name),
+                "there are two sources of this name",
+                "give each its own `name`",
+            ));
+        }
+        sources.push(source);
+    }
+    check_weights(&sources)?;
+    Ok(ResolvedPhase {
+        name,
+        exclude_phase: phase.exclude_phase.clone(),
+        seed: file.seed.unwrap_or(0),
+        max_tokens: phase.max_tokens,
+        sources,
+        decontaminate: decontaminate(&phase.decontaminate.over(&file.decontaminate), base)?,
+        policy: policy(&phase.normalise.over(&file.normalise)),
+        tokenizer: tokenizer(&phase.tokenise.over(&file.tokenise)),
+        exact: exact(&phase.dedup.over(&file.dedup)),
+        pack: pack(&phase.pack.over(&file.pack))?,
+        output: output(&phase.output.over(&file.output))?,
+    })
+}
+
+fn resolve_source(
+    entry: &SourceEntry,
+    index: usize,
+    base: &Path,
+    cards: &[Card],
+) -> Result<ResolvedSource, RecipeError> {
+    let given = entry.name.clone().or_else(|| entry.corpus.as_deref().map(|id| id.replace('/', "--")));
+    let name = given.unwrap_or_else(|| format!("source-{index}"));
+    check_name("source", &name)?;
+    let place = format!("source `{name}`");
+    let Some(paths) = entry.path.clone().filter(|paths| !paths.is_empty()) else {
+        return Err(RecipeError::value_hint(
+            place,
+            if entry.corpus.is_some() { "a corpus is read from its local copy, and there is no `path`" } else { "there is neither `path` nor `corpus`" },
+            "set `path` to a file, a folder or a glob; with `corpus`, to the folder of its repository's copy",
+        ));
+    };
+    let mut source = ResolvedSource {
+        name,
+        corpus: entry.corpus.clone(),
+        revision: entry.revision.clone(),
+        config: entry.config.clone(),
+        split: entry.split.clone(),
+        licence: entry.licence.clone(),
+        gated: false,
+        eval_split: entry.allow_eval_split.unwrap_or(false),
+        patterns: paths,
+        base: base.to_path_buf(),
+        format: entry.format,
+        predicate: entry.where_.clone(),
+        files: entry.files,
+        max_rows: entry.max_rows,
+        max_tokens: entry.max_tokens,
+        weight_ppm: weight(entry.weight, &place)?,
+        system: entry.system.clone(),
+        on_bad_row: entry.on_bad_row.unwrap_or(OnBadRow::Stop),
+        mapping: entry.mapping.clone().unwrap_or_default(),
+    };
+    if let Some(id) = &entry.corpus {
+        with_card(&mut source, id, cards)?;
+    }
+    for pattern in &source.patterns {
+        if let Some(name) = pattern.strip_prefix("embedded:")
+            && !EMBEDDED.iter().any(|(key, _)| *key == name)
+        {
+            return Err(RecipeError::value(place, format!("there is no embedded file `{name}`")));
+        }
+    }
+    Ok(source)
+}
+
+/// Fills in what the card of a known corpus says and the recipe does not.
+fn with_card(source: &mut ResolvedSource, id: &str, cards: &[Card]) -> Result<(), RecipeError> {
+    let place = format!("source `{}`", source.name);
+    let Some(card) = cards.iter().find(|card| card.id == id) else {
+        return Err(RecipeError::UnknownCorpus {
+            source_name: source.name.clone(),
+            corpus: id.to_owned(),
+            close: closest(id, cards),
+        });
+    };
+    let Some(config) = card.config(source.config.as_deref()) else {
+        let names: Vec<&str> = card.config.iter().map(|c| c.name.as_str()).collect();
+        return Err(RecipeError::value_hint(
+            place,
+            format!("corpus `{id}` has no config `{}`", source.config.as_deref().unwrap_or_default()),
+            format!("its configs: {}", names.join(", ")),
+        ));
+    };
+    if config.text_missing {
+        return Err(RecipeError::value_hint(
+            place,
+            format!("config `{}` of corpus `{id}` holds no text", config.name),
+            card.notes.join("; "),
+        ));
+    }
+    check_split(source, card, config)?;
+    let [folder] = source.patterns.as_slice() else {
+        return Err(RecipeError::value(place, "with `corpus`, `path` is one folder"));
+    };
+    source.base = source.base.join(folder);
+    source.patterns = config.files.clone();
+    source.format = source.format.or(Some(config.format));
+    source.config = Some(config.name.clone());
+    source.split = source.split.take().or_else(|| Some(config.split.clone()));
+    source.licence = source.licence.take().or_else(|| Some(card.licence.clone()));
+    source.gated = card.gated;
+    source.predicate = source.predicate.take().or_else(|| config.where_.clone());
+    if source.mapping == MappingFile::default() {
+        source.mapping = config.mapping.clone().unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Only training splits, unless the recipe allows more.
+fn check_split(source: &ResolvedSource, card: &Card, config: &CardConfig) -> Result<(), RecipeError> {
+    let Some(split) = source.split.as_deref().filter(|split| *split != config.split) else {
+        return Ok(());
+    };
+    let place = format!("source `{}`", source.name);
+    if source.eval_split {
+        return Err(RecipeError::value_hint(
+            place,
+            format!("the card of `{}` names no files of split `{split}`", card.id),
+            "name the files with `path`, without `corpus`",
+        ));
+    }
+    Err(RecipeError::value_hint(
+        place,
+        format!("split `{split}` of `{}` is not its training split", card.id),
+        format!("take split `{}`; `allow_eval_split = true` allows others, and the manifest says so", config.split),
+    ))
+}
+
+/// The known id that shares most of its letters' pairs with `id`.
+fn closest(id: &str, cards: &[Card]) -> Option<String> {
+    let pairs = |text: &str| -> BTreeSet<(char, char)> {
+        let lower: Vec<char> = text.to_lowercase().chars().collect();
+        lower.iter().copied().zip(lower.iter().copied().skip(1)).collect()
+    };
+    let wanted = pairs(id);
+    let best = cards.iter().max_by_key(|card| {
+        let other = pairs(&card.id);
+        wanted.intersection(&other).count() * 1000 / wanted.union(&other).count().max(1)
+    })?;
+    let shared = pairs(&best.id).intersection(&wanted).count();
+    (shared * 2 > wanted.len()).then(|| best.id.clone())
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), RecipeError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if !name.is_empty() && name.len() <= 100 && name.chars().all(fits) && !name.starts_with('.') {
+        return Ok(());
+    }
+    Err(RecipeError::value_hint(
+        what,
+        format!("`{name}` cannot be a name"),
+        "names have letters, digits, `-`, `_` and `.`, and do not begin with `.`",
+    ))
+}
+
+fn weight(weight: Option<f64>, place: &str) -> Result<Option<u64>, RecipeError> {
+    match weight {
+        None => Ok(None),
+        Some(w) if w > 0.0 && w <= 1.0 => Ok(Some((w * 1e6).round() as u64)),
+        Some(w) => Err(RecipeError::value(place, format!("`weight = {w}` is not a share above 0 and up to 1"))),
+    }
+}
+
+fn check_weights(sources: &[ResolvedSource]) -> Result<(), RecipeError> {
+    let weighted = sources.iter().filter(|s| s.weight_ppm.is_some()).count();
+    if weighted == 0 {
+        return Ok(());
+    }
+    if let Some(source) = sources.iter().find(|s| s.weight_ppm.is_none() || s.max_rows.is_some() || s.max_tokens.is_some()) {
+        return Err(RecipeError::value_hint(
+            format!("source `{}`", source.name),
+            "weights and caps do not mix in a phase",
+            "give every source of the phase a `weight`, or none",
+        ));
+    }
+    let sum: u64 = sources.iter().filter_map(|s| s.weight_ppm).sum();
+    if !(999_000..=1_001_000).contains(&sum) {
+        return Err(RecipeError::value("weights", format!("they add up to {}, not to 1", sum as f64 / 1e6)));
+    }
+    Ok(())
+}
+
+fn decontaminate(file: &DecontaminateFile, base: &Path) -> Result<DecontaminateConfig, RecipeError> {
+    let place = "[decontaminate]";
+    let ngram = file.ngram.unwrap_or(DEFAULT_NGRAM);
+    if !(5..=50).contains(&ngram) {
+        return Err(RecipeError::value(place, format!("`ngram = {ngram}` is not between 5 and 50")));
+    }
+    let given = file.benchmarks.as_ref().is_some_and(|b| !b.is_empty());
+    let against = match (given, &file.blocklist, file.none.unwrap_or(false)) {
+        (true, None, false) => Against::Benchmarks(file.benchmarks.clone().unwrap_or_default()),
+        (false, Some(path), false) => Against::File(base.join(path)),
+        (false, None, true) => Against::Nothing,
+        (false, None, false) => {
+            return Err(RecipeError::value_hint(
+                place,
+                "there is no benchmark to check against",
+                "name `benchmarks = [\"FILE.toml\"]` or `blocklist = \"FILE\"`, or say `none = true`, which the manifest records",
+            ));
+        }
+        _ => {
+            return Err(RecipeError::value(place, "`benchmarks`, `blocklist` and `none` exclude each other"));
+        }
+    };
+    Ok(DecontaminateConfig { against, ngram, strict: file.strict.unwrap_or(false) })
+}
+
+fn policy(file: &NormaliseFile) -> Policy {
+    let base = match file.policy.unwrap_or(PolicyName::Default) {
+        PolicyName::Default => Policy::DEFAULT,
+        PolicyName::Faithful => Policy::FAITHFUL,
+    };
+    Policy {
+        format: file.format.unwrap_or(base.format),
+        history: file.history.unwrap_or(base.history),
+        train: file.train.unwrap_or(base.train),
+        empty_think: file.empty_think.unwrap_or(base.empty_think),
+        on_lossy: file.on_lossy.unwrap_or(base.on_lossy),
+        on_unclosed: file.on_unclosed.unwrap_or(base.on_unclosed),
+        control_text: file.control_text.unwrap_or(base.control_text),
+        leading_newlines: file.leading_newlines.unwrap_or(base.leading_newlines),
+        train_newline: file.train_newline.unwrap_or(base.train_newline),
+        drop_unanswered: base.drop_unanswered,
+    }
+}
+
+fn tokenizer(file: &TokeniseFile) -> String {
+    file.tokenizer.clone().unwrap_or_else(|| crate::tokenise::encoder::BUILT_IN.to_owned())
+}
+
+fn exact(file: &DedupFile) -> Exact {
+    file.exact.unwrap_or(Exact::Conversation)
+}
+
+fn pack(file: &PackFile) -> Result<PackConfig, RecipeError> {
+    let mut lengths = Vec::new();
+    for &length in file.length.as_deref().unwrap_or(&[DEFAULT_LENGTH]) {
+        let fits = u32::try_from(length).ok().filter(|&l| (16..=1 << 24).contains(&l));
+        lengths.push(fits.ok_or_else(|| {
+            RecipeError::value("[pack]", format!("`length = {length}` is not between 16 and 16,777,216"))
+        })?);
+    }
+    lengths.sort_unstable();
+    lengths.dedup();
+    if lengths.is_empty() {
+        return Err(RecipeError::value("[pack]", "`length` is empty"));
+    }
+    Ok(PackConfig {
+        lengths,
+        strategy: file.strategy.unwrap_or(Strategy::BestFit),
+        overlong: file.overlong.unwrap_or(Overlong::Drop),
+    })
+}
+
+fn output(file: &OutputFile) -> Result<OutputConfig, RecipeError> {
+    let validation = file.validation.unwrap_or(0.0);
+    if !(0.0..=0.5).contains(&validation) {
+        return Err(RecipeError::value("[output]", format!("`validation = {validation}` is not a share up to 0.5")));
+    }
+    let positive = |value: Option<u64>, default: u64, key: &str| match value.unwrap_or(default) {
+        0 => Err(RecipeError::value("[output]", format!("`{key} = 0`"))),
+        value => Ok(value),
+    };
+    Ok(OutputConfig {
+        format: file.format.unwrap_or(ShardFormat::Parquet),
+        validation_ppm: (validation * 1e6).round() as u64,
+        shard_tokens: positive(file.shard_tokens, DEFAULT_SHARD_TOKENS, "shard_tokens")?,
+        partition_bytes: positive(file.partition_bytes, DEFAULT_PARTITION_BYTES, "partition_bytes")?,
+        position_ids: file.position_ids.unwrap_or(false),
+    })
+}
+
+impl ResolvedPhase {
+    /// The phase's meaning as canonical JSON: everything that decides the output, with no path of
+    /// this machine (files are named in the lock, with their digests).
+    pub fn settings(&self) -> Value {
+        let sources: Vec<Value> = self.sources.iter().map(ResolvedSource::settings).collect();
+        json!({
+            "seed": self.seed,
+            "exclude_phase": self.exclude_phase,
+            "max_tokens": self.max_tokens,
+            "sources": sources,
+            "decontaminate": { "ngram": self.decontaminate.ngram, "strict": self.decontaminate.strict,
+                "none": self.decontaminate.against == Against::Nothing },
+            "normalise": self.policy.record(),
+            "dedup": { "exact": self.exact },
+            "pack": { "length": self.pack.lengths, "strategy": self.pack.strategy, "overlong": self.pack.overlong },
+            "output": { "format": self.output.format, "validation_ppm": self.output.validation_ppm,
+                "shard_tokens": self.output.shard_tokens, "partition_bytes": self.output.partition_bytes,
+                "position_ids": self.output.position_ids },
+        })
+    }
+}
+
+impl ResolvedSource {
+    /// The source's meaning as canonical JSON.
+    pub fn settings(&self) -> Value {
+        json!({
+            "name": self.name,
+            "corpus": self.corpus,
+            "config": self.config,
+            "split": self.split,
+            "where": self.predicate,
+            "files": self.files,
+            "max_rows": self.max_rows,
+            "max_tokens": self.max_tokens,
+            "weight_ppm": self.weight_ppm,
+            "system": self.system,
+            "on_bad_row": self.on_bad_row,
+            "mapping": self.mapping,
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! What can go wrong in a run.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use arrow::error::ArrowError;
+use potable_blocklists::BlocklistError;
+
+use crate::decontaminate::benchmarks::BenchmarkError;
+use crate::recipe::RecipeError;
+use crate::source::SourceError;
+use crate::source::predicate::PredicateError;
+use crate::tokenise::TokeniserError;
+
+/// An error of a run. The output folder is left without a manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The recipe.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    /// A source.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A `where`.
+    #[error(transparent)]
+    Predicate(#[from] PredicateError),
+    /// A benchmark.
+    #[error(transparent)]
+    Benchmark(#[from] BenchmarkError),
+    /// A blocklist.
+    #[error(transparent)]
+    Blocklist(#[from] BlocklistError),
+    /// The tokeniser.
+    #[error(transparent)]
+    Tokeniser(#[from] TokeniserError),
+    /// A file that cannot be written.
+    #[error("cannot write `{path}`", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A file of the output folder that cannot be read.
+    #[error("cannot read `{path}`", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A staged file that is damaged.
+    #[error("staged file `{path}` is damaged: {reason}", path = path.display())]
+    Staged {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Arrays that do not fit together.
+    #[error("cannot build a table: {source}")]
+    Table {
+        /// Cause.
+        #[source]
+        source: ArrowError,
+    },
+    /// A shard that cannot be written.
+    #[error("cannot write shard `{path}`: {reason}", path = path.display())]
+    Shard {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// An output folder with something else in it.
+    #[error("{path}: {problem}", path = path.display())]
+    OutputFolder {
+        /// The folder.
+        path: PathBuf,
+        /// What is there.
+        problem: String,
+        /// The way out.
+        way_out: String,
+    },
+    /// A source that gives no rows.
+    #[error("source `{source_name}`: there are no rows in {files} files")]
+    NoRows {
+        /// The source.
+        source_name: String,
+        /// How many files.
+        files: usize,
+    },
+    /// A run that keeps nothing.
+    #[error("no row was kept: {read} rows read, {why}")]
+    NothingKept {
+        /// Rows read.
+        read: u64,
+        /// Where they went.
+        why: String,
+    },
+    /// More asked for than there is.
+    #[error("source `{source_name}`: {asked} tokens asked for, {supply} there")]
+    Supply {
+        /// The source.
+        source_name: String,
+        /// Tokens that its weight asks for.
+        asked: u64,
+        /// Tokens that are there.
+        supply: u64,
+    },
+    /// A source that is a benchmark itself.
+    #[error("source `{source_name}` is the benchmark `{benchmark}` itself: {why}")]
+    IsBenchmark {
+        /// The source.
+        source_name: String,
+        /// The benchmark.
+        benchmark: String,
+        /// What shows it.
+        why: String,
+    },
+    /// Counts that do not add up: a fault of potable.
+    #[error("the ledger of source `{source_name}` does not balance: {detail}")]
+    Unbalanced {
+        /// The source.
+        source_name: String,
+        /// Both sides.
+        detail: String,
+    },
+    /// The manifest cannot be written.
+    #[error("cannot write the manifest: {reason}")]
+    Manifest {
+        /// Why.
+        reason: String,
+    },
+    /// Too little room on the disk.
+    #[error("{path}: {free} bytes free where about {needed} are needed", path = path.display())]
+    DiskSpace {
+        /// The output folder.
+        path: PathBuf,
+        /// Free bytes.
+        free: u64,
+        /// Needed bytes.
+        needed: u64,
+    },
+    /// A pool that cannot be started.
+    #[error("cannot start {threads} threads: {reason}")]
+    Threads {
+        /// How many.
+        threads: usize,
+        /// Why.
+        reason: String,
+    },
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl RunError {
+    /// A write that failed.
+    pub fn write(path: &Path, source: io::Error) -> Self {
+        RunError::Write { path: path.to_path_buf(), source }
+    }
+
+    /// An Arrow error while a file is written: an I/O error keeps its cause.
+    pub fn from_arrow(path: &Path, error: ArrowError) -> Self {
+        match error {
+            ArrowError::IoError(_, source) => RunError::write(path, source),
+            other => RunError::Shard { path: path.to_path_buf(), reason: other.to_string() },
+        }
+    }
+
+    /// The way out, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            RunError::Recipe(e) => e.hint(),
+            RunError::Source(e) => e.hint(),
+            RunError::Predicate(e) => e.hint(),
+            RunError::Benchmark(e) => e.hint(),
+            RunError::Tokeniser(e) => e.hint(),
+            RunError::Blocklist(_) => None,
+            RunError::Write { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
+                    "make room and run the same command again: finished work is kept and continued".to_owned(),
+                ),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    Some("choose a folder that you may write to with `--out`".to_owned())
+                }
+                _ => None,
+            },
+            RunError::Staged { .. } => Some("run again with `--fresh`".to_owned()),
+            RunError::OutputFolder { way_out, .. } => Some(way_out.clone()),
+            RunError::NoRows { .. } => Some("check `path` and `--limit`".to_owned()),
+            RunError::NothingKept { .. } => {
+                Some("`dropped/` in the output folder lists each row with its reason".to_owned())
+            }
+            RunError::Supply { .. } => Some("lower the weight or `max_tokens` of the phase".to_owned()),
+            RunError::IsBenchmark { .. } => {
+                Some("train on training splits only; remove the source from the recipe".to_owned())
+            }
+            RunError::DiskSpace { .. } => Some("make room, or choose another disk with `--out`".to_owned()),
+            RunError::Interrupted => Some("run the same command again to continue".to_owned()),
+            RunError::Unbalanced { .. } => Some("this is a fault of potable; please report it".to_owned()),
+            RunError::Read { .. }
+            | RunError::Table { .. }
+            | RunError::Shard { .. }
+            | RunError::Manifest { .. }
+            | RunError::Threads { .. } => None,
+        }
+    }
+}
+
+impl From<ArrowError> for RunError {
+    fn from(source: ArrowError) -> Self {
+        RunError::Table { source }
+    }
+}

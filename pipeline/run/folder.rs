@@ -1,0 +1,167 @@
+//! The output folder: what is in it, who holds it, what may be removed.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use potable_manifests::Manifest;
+
+use super::error::RunError;
+
+/// Names that potable writes into an output folder.
+const OURS: [&str; 9] = [
+    ".work",
+    "manifest.json",
+    "manifest.json.sha256",
+    "shards",
+    "validation",
+    "dropped",
+    "recipe.lock",
+    "downloads.jsonl",
+    "report.html",
+];
+
+/// The output folder of one phase, held by this process.
+pub struct OutputFolder {
+    /// The folder.
+    pub path: PathBuf,
+    _held: File,
+}
+
+/// What stands in a folder.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing, or the rest of a run that did not finish.
+    Unsealed,
+    /// A sealed data set.
+    Sealed(Box<Manifest>),
+}
+
+impl OutputFolder {
+    /// Opens or makes the folder and takes hold of it. With `fresh`, what an earlier run of potable
+    /// left is removed first.
+    ///
+    /// # Errors
+    /// A folder with files that potable did not write, that cannot be written, or that another
+    /// process holds.
+    pub fn open(path: &Path, fresh: bool) -> Result<Self, RunError> {
+        if path.exists() {
+            check_ours(path)?;
+        }
+        let work = path.join(".work");
+        std::fs::create_dir_all(&work).map_err(|e| RunError::write(path, e))?;
+        let lock = work.join("lock");
+        let held = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock)
+            .map_err(|e| RunError::write(&lock, e))?;
+        if held.try_lock().is_err() {
+            return Err(RunError::OutputFolder {
+                path: path.to_path_buf(),
+                problem: "another potable is writing here".to_owned(),
+                way_out: "wait for it, or choose another `--out`".to_owned(),
+            });
+        }
+        if fresh {
+            remove_ours(path)?;
+        }
+        Ok(OutputFolder { path: path.to_path_buf(), _held: held })
+    }
+
+    /// What stands in the folder.
+    ///
+    /// # Errors
+    /// A manifest that is no manifest of potable.
+    pub fn found(&self) -> Result<Found, RunError> {
+        let path = self.path.join("manifest.json");
+        if !path.exists() {
+            return Ok(Found::Unsealed);
+        }
+        let bytes = std::fs::read(&path).map_err(|source| RunError::Read { path: path.clone(), source })?;
+        let manifest = Manifest::from_slice(&bytes).map_err(|e| RunError::OutputFolder {
+            path: self.path.clone(),
+            problem: format!("holds a manifest.json that this potable cannot read: {e}"),
+            way_out: "choose another `--out`, or pass `--fresh` to start over".to_owned(),
+        })?;
+        Ok(Found::Sealed(Box::new(manifest)))
+    }
+
+    /// Whether staged work of an earlier run is there.
+    pub fn has_work(&self) -> bool {
+        let entries = std::fs::read_dir(self.path.join(".work"));
+        entries.is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("map-")))
+    }
+
+    /// Takes the seal off: the folder is no data set any more.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn unseal(&self) -> Result<(), RunError> {
+        for name in ["manifest.json", "manifest.json.sha256"] {
+            remove(&self.path.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a folder below.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn folder(&self, name: &str) -> Result<PathBuf, RunError> {
+        let path = self.path.join(name);
+        std::fs::create_dir_all(&path).map_err(|e| RunError::write(&path, e))?;
+        Ok(path)
+    }
+
+    /// Removes the staged work, the hold on the folder among it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remove_work(self) -> Result<(), RunError> {
+        remove(&self.path.join(".work"))
+    }
+}
+
+/// Removes a file or a folder, if it is there.
+///
+/// # Errors
+/// What the file system says.
+pub fn remove(path: &Path) -> Result<(), RunError> {
+    let gone = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    match gone {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(RunError::write(path, e)),
+        _ => Ok(()),
+    }
+}
+
+fn remove_ours(path: &Path) -> Result<(), RunError> {
+    for name in OURS.iter().filter(|name| **name != ".work") {
+        remove(&path.join(name))?;
+    }
+    let work = path.join(".work");
+    let entries = std::fs::read_dir(&work).map_err(|source| RunError::Read { path: work.clone(), source })?;
+    for entry in entries.flatten() {
+        // The lock is held by this process and stays.
+        if entry.file_name() != "lock" {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder of potable has a seal or a work folder; any other that is not empty is somebody's own.
+fn check_ours(path: &Path) -> Result<(), RunError> {
+    let refuse = |problem: &str| RunError::OutputFolder {
+        path: path.to_path_buf(),
+        problem: problem.to_owned(),
+        way_out: "choose another folder with `--out`".to_owned(),
+    };
+    if !path.is_dir() {
+        return Err(refuse("is a file, not a folder"));
+    }
+    let entries = std::fs::read_dir(path).map_err(|source| RunError::Read { path: path.to_path_buf(), source })?;
+    let names: Vec<String> = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    let known = names.is_empty() || names.iter().any(|name| name == ".work" || name == "manifest.json");
+    if known { Ok(()) } else { Err(refuse("holds files that potable did not write")) }
+}

@@ -1,0 +1,19 @@
+//! One run: plan → map → select → reduce → seal.
+
+pub mod error;
+pub mod folder;
+pub mod map;
+pub mod plan;
+pub mod prep;
+pub mod progress;
+pub mod reason;
+pub mod reduce;
+pub mod rows;
+pub mod seal;
+pub mod select;
+pub mod staged;
+
+pub use error::RunError;
+pub use plan::{Cut, Plan};
+pub use prep::{PrepOptions, PrepReport, prep};
+pub use progress::{Progress, Step};

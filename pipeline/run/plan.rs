@@ -1,0 +1,422 @@
+//! Plan: which files, which rows, which units, how many partitions. Everything later is a function
+//! of the plan.
+
+use rayon::prelude::*;
+
+use potable_manifests::Digest;
+
+use super::error::RunError;
+use crate::recipe::lock::{LOCK_VERSION, Lock, LockedFile, LockedSource};
+use crate::recipe::resolve::{ResolvedPhase, ResolvedSource};
+use crate::source::adapt::{Mapping, MappingFile};
+use crate::source::error::SourceError;
+use crate::source::open::{Compression, Format, Location, SourceFile, digest};
+use crate::source::predicate::Predicate;
+use crate::source::reader::{Range, ReadRequest, Sampler, open_reader};
+use crate::source::{files, jsonl, parquet};
+
+/// How work is cut; none of it changes an output byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Stored or uncompressed bytes in a unit, about.
+    pub unit_bytes: u64,
+    /// Bytes of text in a chunk, about.
+    pub chunk_bytes: usize,
+    /// Units from the last to the first, to show that their order does not matter.
+    pub reversed: bool,
+}
+
+impl Default for Cut {
+    fn default() -> Self {
+        Cut { unit_bytes: 32 << 20, chunk_bytes: 4 << 20, reversed: false }
+    }
+}
+
+/// The plan of one phase.
+#[derive(Debug)]
+pub struct Plan {
+    /// The phase.
+    pub phase: ResolvedPhase,
+    /// Sources in recipe order.
+    pub sources: Vec<PlannedSource>,
+    /// Units in the order of source, file and row.
+    pub units: Vec<Unit>,
+    /// Partitions.
+    pub partitions: u32,
+    /// How work is cut.
+    pub cut: Cut,
+}
+
+/// A source with its files.
+#[derive(Debug)]
+pub struct PlannedSource {
+    /// The source.
+    pub config: ResolvedSource,
+    /// Files in name order.
+    pub files: Vec<PlannedFile>,
+    /// The mapping, detected where the recipe leaves it open.
+    pub mapping_file: MappingFile,
+    /// The mapping, ready to run.
+    pub mapping: Mapping,
+    /// The `where`.
+    pub predicate: Option<Predicate>,
+}
+
+/// A file with what is known before reading.
+#[derive(Clone, Debug)]
+pub struct PlannedFile {
+    /// The file.
+    pub file: SourceFile,
+    /// SHA-256 of the stored bytes, in hex.
+    pub sha256: String,
+    /// Size of the stored bytes.
+    pub size: u64,
+    /// Rows, where they are known before reading.
+    pub rows: Option<u64>,
+    /// Rows to read; fewer than `rows` in a trial run.
+    pub limit: Option<u64>,
+    /// Bytes of text, about.
+    pub text_bytes: u64,
+    /// Where to cut.
+    cuts: Vec<Range>,
+}
+
+/// A piece of work: a range of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Index of the source.
+    pub source: u32,
+    /// Index of the file.
+    pub file: u32,
+    /// The rows.
+    pub range: Range,
+}
+
+impl Plan {
+    /// Plans a phase: finds, hashes and measures the files, and cuts them. `limit` takes only so
+    /// many rows of each source.
+    ///
+    /// # Errors
+    /// Files that are missing or damaged, mappings that do not fit.
+    pub fn new(phase: ResolvedPhase, cut: Cut, limit: Option<u64>) -> Result<Plan, RunError> {
+        let counts = phase.max_tokens.is_some();
+        let mut sources = Vec::new();
+        for source in &phase.sources {
+            sources.push(plan_source(source, &phase, cut, Counting { limit, always: counts })?);
+        }
+        let mut units = Vec::new();
+        for (s, source) in sources.iter().enumerate() {
+            for (f, file) in source.files.iter().enumerate() {
+                let ranges = file.cuts.iter().copied();
+                units.extend(ranges.map(|range| Unit { source: s as u32, file: f as u32, range }));
+            }
+        }
+        let bytes: u64 = sources.iter().map(PlannedSource::planned_bytes).sum();
+        let partitions = bytes.div_ceil(phase.output.partition_bytes).clamp(1, 65_536) as u32;
+        Ok(Plan { phase, sources, units, partitions, cut })
+    }
+
+    /// Planned bytes of text.
+    pub fn planned_bytes(&self) -> u64 {
+        self.sources.iter().map(PlannedSource::planned_bytes).sum()
+    }
+
+    /// The lock.
+    pub fn lock(&self, benchmarks: Vec<LockedSource>) -> Lock {
+        Lock {
+            version: LOCK_VERSION,
+            partitions: self.partitions,
+            source: self.sources.iter().map(PlannedSource::locked).collect(),
+            benchmark: benchmarks,
+        }
+    }
+
+    /// The digest of everything that map reads: the recipe sections, the mappings, the inputs by
+    /// content, the partitions and `others` (blocklist, tokenizer, template, stage format).
+    ///
+    /// # Errors
+    /// Settings that have no canonical form.
+    pub fn map_digest(&self, others: &[String]) -> Result<Digest, RunError> {
+        let settings = self.phase.settings();
+        let section = |key: &str| settings.get(key).cloned().unwrap_or_default();
+        let files: Vec<_> = self
+            .sources
+            .iter()
+            .flat_map(|source| source.files.iter().map(|f| serde_json::json!([source.config.name, f.file.name, f.sha256, f.limit])))
+            .collect();
+        let mut sources = Vec::new();
+        for source in &self.sources {
+            // Caps act in select; how many rows map decodes for them is in the file of each round.
+            let mut one = source.config.settings();
+            if let Some(map) = one.as_object_mut() {
+                for cap in ["max_rows", "max_tokens", "weight_ppm"] {
+                    map.shift_remove(cap);
+                }
+                map.insert("mapping".to_owned(), mapping_value(&source.mapping_file));
+            }
+            sources.push(one);
+        }
+        let value = serde_json::json!({
+            "seed": section("seed"),
+            "sources": sources,
+            "decontaminate": section("decontaminate"),
+            "normalise": section("normalise"),
+            "dedup": section("dedup"),
+            "partitions": self.partitions,
+            "files": files,
+            "others": others,
+        });
+        let value = potable_manifests::canonical::floats_as_text(value);
+        let text = potable_manifests::canonical_json(&value)
+            .map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        Ok(Digest::of(text.as_bytes()))
+    }
+}
+
+/// A mapping as a JSON value.
+pub fn mapping_value(mapping: &MappingFile) -> serde_json::Value {
+    serde_json::to_value(mapping).unwrap_or_default()
+}
+
+impl PlannedSource {
+    /// Rows to read, where they are known.
+    pub fn rows(&self) -> Option<u64> {
+        self.files.iter().map(|f| f.limit.or(f.rows)).sum()
+    }
+
+    /// Bytes of text to read, about: those of the rows that a row cap takes.
+    pub fn planned_bytes(&self) -> u64 {
+        let all: u64 = self.files.iter().map(|f| f.text_bytes).sum();
+        match (self.config.max_rows, self.rows()) {
+            (Some(cap), Some(rows)) if cap < rows => {
+                (u128::from(all) * u128::from(cap) / u128::from(rows)) as u64
+            }
+            _ => all,
+        }
+    }
+
+    fn locked(&self) -> LockedSource {
+        LockedSource {
+            name: self.config.name.clone(),
+            repo: self.config.corpus.clone(),
+            revision: self.config.revision.clone(),
+            licence: self.config.licence.clone(),
+            local: true,
+            file: self
+                .files
+                .iter()
+                .map(|f| LockedFile { name: f.file.name.clone(), size: f.size, sha256: f.sha256.clone(), rows: f.rows })
+                .collect(),
+        }
+    }
+
+    /// The key of the sampling hash of a file: the same wherever the file lies.
+    pub fn sampling_key(&self, seed: u64, file: usize) -> u64 {
+        let name = self.files.get(file).map_or("", |f| f.file.name.as_str());
+        let text = format!("{}\0{name}", self.config.name);
+        xxhash_rust::xxh3::xxh3_64_with_seed(text.as_bytes(), seed)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Counting {
+    limit: Option<u64>,
+    always: bool,
+}
+
+fn plan_source(
+    source: &ResolvedSource,
+    phase: &ResolvedPhase,
+    cut: Cut,
+    counting: Counting,
+) -> Result<PlannedSource, RunError> {
+    let mut found = find_files(source)?;
+    if let Some(count) = source.files {
+        found = choose_files(found, count, phase.seed, &source.name);
+    }
+    let first = found.first().cloned();
+    let (mapping_file, columns) = detect(source, first.as_ref())?;
+    let predicate = match &source.predicate {
+        Some(text) => Some(Predicate::parse(text, &source.name)?),
+        None => None,
+    };
+    let extra = predicate.as_ref().map(|p| p.columns().to_vec()).unwrap_or_default();
+    let mapping = mapping_file
+        .resolve(&source.name, &extra)
+        .map_err(crate::recipe::RecipeError::from)?;
+    if let (Some(file), Some(columns)) = (&first, &columns) {
+        // Rows of JSON may differ; tables have one schema, so a missing column shows before any work.
+        if !matches!(file.format, Format::Jsonl | Format::Json) {
+            crate::source::reader::require_columns(file.path(), &source.name, mapping.required_columns(), columns)?;
+        }
+    }
+    let caps = source.max_rows.is_some() || source.max_tokens.is_some();
+    let count = counting.always || caps || counting.limit.is_some();
+    let measured: Vec<PlannedFile> =
+        found.par_iter().map(|file| measure(file, &mapping, cut, count)).collect::<Result<_, _>>()?;
+    let mut files = measured;
+    if let Some(limit) = counting.limit {
+        limit_rows(&mut files, limit);
+    }
+    let rows: Option<u64> = files.iter().map(|f| f.limit.or(f.rows)).sum();
+    if rows == Some(0) {
+        return Err(RunError::NoRows { source_name: source.name.clone(), files: files.len() });
+    }
+    Ok(PlannedSource { config: source.clone(), files, mapping_file, mapping, predicate })
+}
+
+fn find_files(source: &ResolvedSource) -> Result<Vec<SourceFile>, SourceError> {
+    let embedded: Vec<&str> = source.patterns.iter().filter_map(|p| p.strip_prefix("embedded:")).collect();
+    if embedded.is_empty() {
+        return match source.corpus {
+            Some(_) => files::find_any(&source.name, &source.patterns, &source.base, source.format),
+            None => files::find(&source.name, &source.patterns, &source.base, source.format),
+        };
+    }
+    embedded
+        .into_iter()
+        .filter_map(|name| crate::recipe::embedded(name).map(|bytes| (name, bytes)))
+        .map(|(name, bytes)| SourceFile::new(name.to_owned(), Location::Embedded(bytes), source.format))
+        .collect()
+}
+
+/// A seeded choice of `count` files, in name order.
+fn choose_files(mut found: Vec<SourceFile>, count: u64, seed: u64, source: &str) -> Vec<SourceFile> {
+    let hash = |file: &SourceFile| {
+        xxhash_rust::xxh3::xxh3_64_with_seed(format!("files\0{source}\0{}", file.name).as_bytes(), seed)
+    };
+    found.sort_by_cached_key(|file| (hash(file), file.name.clone()));
+    found.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+/// The mapping, and the columns of the first file's first row.
+fn detect(source: &ResolvedSource, first: Option<&SourceFile>) -> Result<(MappingFile, Option<Vec<String>>), RunError> {
+    let Some(file) = first else { return Ok((source.mapping.clone(), None)) };
+    let present = match file.format {
+        Format::Parquet => parquet::footer(file)?.columns,
+        _ => {
+            let request = ReadRequest {
+                range: Range { rows: Some(1), ..Range::default() },
+                columns: Vec::new(),
+                optional: Vec::new(),
+                sampler: Sampler::all(0),
+                chunk_bytes: 1,
+            };
+            let chunk = open_reader(file, &source.name, &request)?.next_chunk()?;
+            let Some(chunk) = chunk else { return Ok((source.mapping.clone(), None)) };
+            // Broken JSON has no keys, and its error is better than one about columns.
+            if !chunk.batch.is_empty() {
+                chunk.batch.decode(0, &[]).map_err(|reason| SourceError::BadRow { place: file.place(chunk.batch.row_number(0)), reason })?;
+            }
+            chunk.batch.present(0)
+        }
+    };
+    let mapping = source.mapping.detect(&source.name, &present).map_err(crate::recipe::RecipeError::from)?;
+    Ok((mapping, Some(present)))
+}
+
+/// Hashes and measures a file, and cuts it. With `count`, rows are counted even where that takes a
+/// pass over the file.
+fn measure(file: &SourceFile, mapping: &Mapping, cut: Cut, count: bool) -> Result<PlannedFile, SourceError> {
+    let mut planned = PlannedFile {
+        file: file.clone(),
+        sha256: String::new(),
+        size: 0,
+        rows: None,
+        limit: None,
+        text_bytes: 0,
+        cuts: vec![Range::default()],
+    };
+    let plain_path = matches!(file.location, Location::Path(_)) && file.compression == Compression::None;
+    match file.format {
+        Format::Jsonl if plain_path => {
+            let scan = jsonl::scan(file, cut.unit_bytes)?;
+            planned.sha256 = scan.sha256;
+            planned.size = scan.size;
+            planned.rows = Some(scan.rows);
+            planned.text_bytes = scan.size;
+            planned.cuts = line_ranges(&scan.cuts, scan.size);
+            return Ok(planned);
+        }
+        Format::Parquet => {
+            let footer = parquet::footer(file)?;
+            planned.rows = Some(footer.groups.iter().map(|g| g.0).sum());
+            planned.text_bytes = parquet::wanted_bytes(file, &mapping.columns)?;
+            planned.cuts = group_ranges(&footer.groups, cut.unit_bytes);
+        }
+        Format::Jsonl if count => planned.rows = Some(jsonl::count_rows(file)?),
+        _ if count => planned.rows = Some(count_rows(file)?),
+        _ => {}
+    }
+    (planned.sha256, planned.size) = digest(file)?;
+    if planned.text_bytes == 0 {
+        // Text usually shrinks to a third or a quarter.
+        let factor = if file.compression == Compression::None { 1 } else { 4 };
+        planned.text_bytes = planned.size * factor;
+    }
+    Ok(planned)
+}
+
+/// Counts the rows of a file that only a reader can count.
+fn count_rows(file: &SourceFile) -> Result<u64, SourceError> {
+    let request = ReadRequest {
+        range: Range::default(),
+        columns: Vec::new(),
+        optional: Vec::new(),
+        sampler: Sampler { key: 0, above: Some(u64::MAX), upto: u64::MAX },
+        chunk_bytes: 1 << 20,
+    };
+    let mut reader = open_reader(file, "", &request)?;
+    let mut rows = 0;
+    while let Some(chunk) = reader.next_chunk()? {
+        rows += chunk.read;
+    }
+    Ok(rows)
+}
+
+fn line_ranges(cuts: &[(u64, u64)], size: u64) -> Vec<Range> {
+    let ends = cuts.iter().skip(1).map(|cut| cut.0).chain([size]);
+    cuts.iter()
+        .zip(ends)
+        .map(|(&(start, first_row), end)| Range { first_row, bytes: Some((start, end)), ..Range::default() })
+        .collect()
+}
+
+fn group_ranges(groups: &[(u64, u64)], unit_bytes: u64) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    let (mut first, mut rows, mut bytes) = (0, 0, 0);
+    for &(group_rows, group_bytes) in groups {
+        rows += group_rows;
+        bytes += group_bytes;
+        if bytes >= unit_bytes {
+            ranges.push(Range { first_row: first, rows: Some(rows), ..Range::default() });
+            first += rows;
+            (rows, bytes) = (0, 0);
+        }
+    }
+    if rows > 0 || ranges.is_empty() {
+        ranges.push(Range { first_row: first, rows: Some(rows), ..Range::default() });
+    }
+    ranges
+}
+
+/// Leaves only the first `limit` rows of a source.
+fn limit_rows(files: &mut Vec<PlannedFile>, limit: u64) {
+    let mut left = limit;
+    for file in files.iter_mut() {
+        let rows = file.rows.unwrap_or(left).min(left);
+        if file.rows.is_some_and(|all| rows < all) {
+            file.text_bytes = (u128::from(file.text_bytes) * u128::from(rows) / u128::from(file.rows.unwrap_or(1).max(1))) as u64;
+            file.cuts.retain(|range| range.first_row < rows);
+            for range in &mut file.cuts {
+                let room = rows - range.first_row;
+                range.rows = Some(range.rows.map_or(room, |r| r.min(room)));
+            }
+        }
+        file.limit = Some(rows);
+        left -= rows;
+    }
+    files.retain(|file| file.limit != Some(0));
+}

@@ -1,0 +1,343 @@
+//! What map does to one chunk of rows: decode → `where` → adapt → check → render → tokenise.
+
+use std::collections::BTreeSet;
+
+use potable_blocklists::{Action, Blocklist};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::error::RunError;
+use super::plan::{Plan, PlannedSource, Unit};
+use super::reason::DropReason;
+use super::staged::{self, ChunkLedger, StagedDrop, StagedSample};
+use crate::decontaminate::{Checked, CheckedRow, Decontaminator, Match};
+use crate::normalise::{Acted, Normaliser, RenderedSample};
+use crate::recipe::file::{Exact, OnBadRow};
+use crate::source::adapt::{Adapted, Outcome};
+use crate::source::cell::Cell;
+use crate::source::error::{SourceError, quoted};
+use crate::source::reader::{Chunk, RowBatch, Sampler};
+use crate::tokenise::{TokenisedSample, Tokeniser};
+
+/// What every thread of map shares.
+pub struct Stages<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The blocklist, unless the recipe wants none.
+    pub blocklist: Option<&'a Blocklist>,
+    /// Rendering.
+    pub normaliser: Normaliser,
+    /// Encoding.
+    pub tokeniser: &'a Tokeniser,
+}
+
+/// Which part of which source a chunk belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkPlace {
+    /// The unit.
+    pub unit: Unit,
+    /// Sampling round.
+    pub round: u32,
+    /// The rows taken in this round.
+    pub sampler: Sampler,
+}
+
+/// Runs the stages over one chunk.
+///
+/// # Errors
+/// A row that cannot be read, unless the source drops such rows; anything else that stops a run.
+pub fn map_chunk(stages: &Stages, place: ChunkPlace, chunk: &Chunk) -> Result<staged::Chunk, RunError> {
+    let mut mapper = Mapper::new(stages, place)?;
+    let ledger = &mut mapper.out.ledger;
+    ledger.source = place.unit.source;
+    ledger.file = place.unit.file;
+    ledger.round = place.round;
+    ledger.passed = chunk.read;
+    ledger.taken = chunk.batch.len() as u64;
+    ledger.next_row = chunk.next_row;
+    mapper.batch(&chunk.batch)?;
+    mapper.out.ledger.acted = mapper.acted.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
+    Ok(mapper.out)
+}
+
+/// The partition of a deduplication key: ranges of a seeded hash, so that equal rows share one.
+pub fn partition_of(key: u128, seed: u64, partitions: u32) -> u32 {
+    let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&key.to_le_bytes(), seed);
+    ((u128::from(hash) * u128::from(partitions)) >> 64) as u32
+}
+
+struct Mapper<'a> {
+    stages: &'a Stages<'a>,
+    source: &'a PlannedSource,
+    place: ChunkPlace,
+    file_name: &'a str,
+    decontaminator: Decontaminator<'a>,
+    acted: Acted,
+    out: staged::Chunk,
+}
+
+impl<'a> Mapper<'a> {
+    fn new(stages: &'a Stages, place: ChunkPlace) -> Result<Self, RunError> {
+        let missing = || RunError::Manifest { reason: "a unit names no source".to_owned() };
+        let source = stages.plan.sources.get(place.unit.source as usize).ok_or_else(missing)?;
+        let file = source.files.get(place.unit.file as usize).ok_or_else(missing)?;
+        Ok(Mapper {
+            stages,
+            source,
+            place,
+            file_name: &file.file.name,
+            decontaminator: Decontaminator::new(stages.blocklist, stages.plan.phase.decontaminate.strict),
+            acted: Acted::new(),
+            out: staged::Chunk::default(),
+        })
+    }
+
+    fn batch(&mut self, batch: &RowBatch) -> Result<(), RunError> {
+        let columns = &self.source.mapping.columns;
+        let mut wanted = vec![true; batch.len()];
+        if let (Some(predicate), RowBatch::Table(table, _)) = (&self.source.predicate, batch) {
+            wanted = predicate.evaluate_table(table, &self.span(batch))?;
+        }
+        let mut rows: Vec<(u64, Vec<Cell>)> = Vec::with_capacity(batch.len());
+        for (index, wanted) in wanted.iter().enumerate() {
+            let row = batch.row_number(index);
+            if !wanted {
+                self.drop_row(row, DropReason::SourceWhere, String::new);
+                continue;
+            }
+            match batch.decode(index, columns).and_then(|cells| self.check_keys(batch, index, cells)) {
+                Ok(cells) => rows.push((row, cells)),
+                Err(reason) => self.bad_row(row, reason)?,
+            }
+        }
+        let mut kept = vec![true; rows.len()];
+        if let (Some(predicate), false) = (&self.source.predicate, matches!(batch, RowBatch::Table(..))) {
+            let cells: Vec<&[Cell]> = rows.iter().map(|(_, cells)| cells.as_slice()).collect();
+            kept = predicate.evaluate_cells(&cells, columns, &self.span(batch))?;
+        }
+        for ((row, cells), kept) in rows.into_iter().zip(kept) {
+            if kept {
+                self.row(row, cells)?;
+            } else {
+                self.drop_row(row, DropReason::SourceWhere, String::new);
+            }
+        }
+        self.out.drops.sort_by_key(|drop| drop.row);
+        Ok(())
+    }
+
+    /// A wanted key that a JSON row lacks is an error; one that is null is not.
+    fn check_keys(&self, batch: &RowBatch, index: usize, cells: Vec<Cell>) -> Result<Vec<Cell>, String> {
+        let required = self.source.mapping.required_columns();
+        let absent = cells.iter().zip(required).any(|(cell, _)| *cell == Cell::Null);
+        if !absent || !matches!(batch, RowBatch::Json(..)) {
+            return Ok(cells);
+        }
+        let present = batch.present(index);
+        let predicate = self.source.predicate.as_ref().map_or(&[][..], |p| p.columns());
+        let missing = required.iter().find(|name| !present.contains(name) && !predicate.contains(name));
+        match missing {
+            None => Ok(cells),
+            Some(name) => Err(format!("row has no `{name}` field; it has {}", quoted(&present))),
+        }
+    }
+
+    fn row(&mut self, row: u64, cells: Vec<Cell>) -> Result<(), RunError> {
+        self.out.ledger.bytes += cells.iter().map(text_bytes).sum::<u64>();
+        let adapted = match self.source.mapping.adapt(cells, self.source.config.system.as_deref()) {
+            Ok(Outcome::Keep(adapted)) => adapted,
+            Ok(Outcome::Drop(reason)) => {
+                self.drop_row(row, reason, String::new);
+                return Ok(());
+            }
+            Err(reason) => return self.bad_row(row, reason),
+        };
+        let Some(checked) = self.check(row, adapted) else { return Ok(()) };
+        match self.stages.normaliser.apply(&checked, &mut self.acted) {
+            Outcome::Drop(reason) => {
+                self.drop_row(row, reason, String::new);
+                Ok(())
+            }
+            Outcome::Keep(samples) => self.samples(row, &checked, &samples),
+        }
+    }
+
+    fn check(&mut self, row: u64, adapted: Adapted) -> Option<CheckedRow> {
+        let verdict = self.decontaminator.apply(adapted);
+        let drops = verdict.row.is_err();
+        let names: BTreeSet<&str> = verdict
+            .matches
+            .iter()
+            .filter(|m| !drops || m.action == Action::Drop)
+            .map(|m| m.benchmark_name.as_str())
+            .collect();
+        for name in names {
+            let counts = self.out.ledger.matches.entry(name.to_owned()).or_default();
+            if drops {
+                counts.0 += 1;
+            } else {
+                counts.1 += 1;
+            }
+        }
+        match verdict.row {
+            Ok(checked) => Some(checked),
+            Err(reason) => {
+                self.drop_row(row, reason, || evidence(&verdict.matches));
+                None
+            }
+        }
+    }
+
+    fn samples(&mut self, row: u64, checked: &CheckedRow, samples: &[RenderedSample]) -> Result<(), RunError> {
+        let phase = &self.stages.plan.phase;
+        let key = self.key(row, checked);
+        let partition = partition_of(key, phase.seed, self.stages.plan.partitions);
+        let hash = self.place.sampler.hash(row);
+        for sample in samples {
+            let encoded: TokenisedSample =
+                self.stages.tokeniser.encode(sample, self.stages.normaliser.policy().control_text)?;
+            self.out.ledger.samples += 1;
+            self.out.ledger.tokens += encoded.ids.len() as u64;
+            self.out.samples.entry(partition).or_default().push(StagedSample {
+                row,
+                turn: encoded.turn,
+                hash,
+                key,
+                ids: encoded.ids,
+                trained: encoded.trained,
+            });
+        }
+        self.out.ledger.kept += 1;
+        Ok(())
+    }
+
+    /// The deduplication key: a hash of what makes two rows the same.
+    fn key(&self, row: u64, checked: &CheckedRow) -> u128 {
+        let mut hasher = Xxh3::new();
+        let mut push = |text: &str| {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        };
+        match (self.stages.plan.phase.exact, checked.content()) {
+            (Exact::None, _) => {
+                push(&self.source.config.name);
+                push(self.file_name);
+                push(&row.to_string());
+            }
+            (_, Checked::Document(document)) => push(&document.text),
+            (Exact::Prompt, Checked::Chat(conversation)) => {
+                for (_, text, whole) in conversation.strings() {
+                    if whole {
+                        push(text);
+                    }
+                }
+            }
+            (Exact::Conversation, Checked::Chat(conversation)) => {
+                for message in &conversation.messages {
+                    push(&format!("{:?}", message.role));
+                    push(message.text());
+                    push(message.reasoning.as_deref().unwrap_or_default());
+                    for call in &message.tool_calls {
+                        push(&call.name);
+                        push(&call.arguments);
+                    }
+                }
+                conversation.tools.iter().for_each(|tool| push(tool));
+            }
+        }
+        hasher.digest128()
+    }
+
+    fn drop_row(&mut self, row: u64, reason: DropReason, evidence: impl FnOnce() -> String) {
+        *self.out.ledger.dropped.entry(reason.name().to_owned()).or_default() += 1;
+        if reason.is_listed() {
+            self.out.drops.push(StagedDrop {
+                row,
+                stage: reason.stage().name().to_owned(),
+                reason: reason.name().to_owned(),
+                evidence: evidence(),
+            });
+        }
+    }
+
+    fn bad_row(&mut self, row: u64, reason: String) -> Result<(), RunError> {
+        if self.source.config.on_bad_row == OnBadRow::Stop {
+            let reason = format!("source `{}`: {reason}", self.source.config.name);
+            return Err(SourceError::BadRow { place: self.row_place(row), reason }.into());
+        }
+        self.out.ledger.failed += 1;
+        self.out.drops.push(StagedDrop {
+            row,
+            stage: "source".to_owned(),
+            reason: FAILED.to_owned(),
+            evidence: reason,
+        });
+        Ok(())
+    }
+
+    fn row_place(&self, row: u64) -> String {
+        let file = self.source.files.get(self.place.unit.file as usize);
+        file.map_or_else(String::new, |f| f.file.place(row))
+    }
+
+    fn span(&self, batch: &RowBatch) -> String {
+        let last = batch.row_number(batch.len().saturating_sub(1));
+        let place = self.row_place(batch.row_number(0));
+        format!("{place} to {last}: source `{}`", self.source.config.name)
+    }
+}
+
+/// The word in `dropped/` for rows that could not be read.
+pub const FAILED: &str = "failed";
+
+fn evidence(matches: &[Match]) -> String {
+    let list: Vec<serde_json::Value> = matches
+        .iter()
+        .map(|m| {
+            serde_json::json!({
+                "benchmark": m.benchmark_name,
+                "item": m.item,
+                "rule": m.rule.name(),
+                "coverage_ppm": m.coverage_ppm,
+                "message": m.message,
+                "start": m.span.0,
+                "end": m.span.1,
+                "action": m.action.name(),
+                "excerpt": m.excerpt,
+            })
+        })
+        .collect();
+    serde_json::Value::from(list).to_string()
+}
+
+fn text_bytes(cell: &Cell) -> u64 {
+    match cell {
+        Cell::Text(text) => text.len() as u64,
+        Cell::List(items) => items.iter().map(text_bytes).sum(),
+        Cell::Struct(fields) => fields.iter().map(|(_, value)| text_bytes(value)).sum(),
+        _ => 0,
+    }
+}
+
+/// Adds up the ledgers of chunks; rows passed count in the first round only.
+pub fn add_ledger(sum: &mut ChunkLedger, one: &ChunkLedger) {
+    if one.round == 0 {
+        sum.passed += one.passed;
+    }
+    sum.taken += one.taken;
+    sum.kept += one.kept;
+    sum.failed += one.failed;
+    sum.samples += one.samples;
+    sum.bytes += one.bytes;
+    sum.tokens += one.tokens;
+    for (reason, count) in &one.dropped {
+        *sum.dropped.entry(reason.clone()).or_default() += count;
+    }
+    for (what, count) in &one.acted {
+        *sum.acted.entry(what.clone()).or_default() += count;
+    }
+    for (name, counts) in &one.matches {
+        let entry = sum.matches.entry(name.clone()).or_default();
+        entry.0 += counts.0;
+        entry.1 += counts.1;
+    }
+}

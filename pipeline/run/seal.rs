@@ -1,0 +1,425 @@
+//! Seal: the dropped rows, the lock, and last of all the manifest.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use potable_blocklists::{Blocklist, NORMALISER};
+use potable_manifests::{
+    BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord, InputFile,
+    InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA, SampleLedger,
+    SourceTokens, TokenCounts, TokeniserRecord, Verified, canonical_json, ppm,
+};
+
+use super::error::RunError;
+use super::folder::{OutputFolder, remove};
+use super::plan::{Plan, PlannedSource, mapping_value};
+use super::reason::DropReason;
+use super::reduce::PartitionResult;
+use super::rows::add_ledger;
+use super::select::{SelectCounts, Selection};
+use super::staged::{ChunkLedger, StagedFile, read_drops};
+use crate::recipe::lock::LockedSource;
+use crate::shard::dropped::{DroppedRow, DroppedWriter};
+use crate::shard::write_atomic;
+use crate::tokenise::Tokeniser;
+
+/// What a seal is made from.
+pub struct Sealing<'a> {
+    /// Name of the data set.
+    pub name: &'a str,
+    /// The recipe as written.
+    pub recipe_text: &'a str,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The digest of everything that the output depends on.
+    pub plan_digest: &'a Digest,
+    /// The blocklist.
+    pub blocklist: Option<&'a Blocklist>,
+    /// The tokeniser.
+    pub tokeniser: &'a Tokeniser,
+    /// Staged files of all rounds.
+    pub files: &'a [PathBuf],
+    /// What select said.
+    pub selection: &'a Selection,
+    /// What reduce wrote.
+    pub results: &'a [PartitionResult],
+    /// The output folder.
+    pub folder: &'a OutputFolder,
+    /// Circumstances, outside of every digest.
+    pub run: RunBlock,
+}
+
+impl Sealing<'_> {
+    /// Writes `dropped/`, the lock and the manifest.
+    ///
+    /// # Errors
+    /// Ledgers that do not balance, a run that kept nothing, what the file system says.
+    pub fn seal(mut self) -> Result<Manifest, RunError> {
+        let ledgers = self.source_ledgers()?;
+        let dropped = self.write_dropped()?;
+        let rows = self.row_ledgers(&ledgers)?;
+        let samples = self.sample_ledgers(&ledgers)?;
+        if samples.values().all(|ledger| ledger.packed == 0) {
+            return Err(nothing_kept(&rows));
+        }
+        let lock = self.write_lock()?;
+        self.run.other_digests.insert("recipe.lock".to_owned(), lock);
+        self.run.other_digests.insert("dropped".to_owned(), dropped);
+        self.run.other_digests.insert("plan".to_owned(), self.plan_digest.clone());
+        for (shard, sha256, size) in self.results.iter().flat_map(|r| &r.shards) {
+            self.run.file_sha256.insert(shard.path.clone(), FileRecord { sha256: sha256.clone(), size: *size });
+        }
+        let manifest = self.manifest(&ledgers, rows, samples)?;
+        let failed = |e: potable_manifests::CanonicalError| RunError::Manifest { reason: e.to_string() };
+        let manifest = manifest.seal().map_err(failed)?;
+        let text = manifest.to_json().map_err(failed)?;
+        let sum = format!("{}  manifest.json\n", potable_manifests::sha256_hex(text.as_bytes()));
+        write_atomic(&self.folder.path.join("manifest.json.sha256"), sum.as_bytes())?;
+        write_atomic(&self.folder.path.join("manifest.json"), text.as_bytes())?;
+        Ok(manifest)
+    }
+
+    fn source_ledgers(&self) -> Result<Vec<ChunkLedger>, RunError> {
+        let mut sums = vec![ChunkLedger::default(); self.plan.sources.len()];
+        for path in self.files {
+            let ledger = StagedFile::open(path)?.ledger;
+            if let Some(sum) = sums.get_mut(ledger.source as usize) {
+                add_ledger(sum, &ledger);
+            }
+        }
+        Ok(sums)
+    }
+
+    fn counts(&self, source: usize) -> SelectCounts {
+        self.selection.counts.get(source).cloned().unwrap_or_default()
+    }
+
+    fn row_ledgers(&self, ledgers: &[ChunkLedger]) -> Result<BTreeMap<String, RowLedger>, RunError> {
+        let mut rows = BTreeMap::new();
+        for (index, (source, ledger)) in self.plan.sources.iter().zip(ledgers).enumerate() {
+            let counts = self.counts(index);
+            let mut row = RowLedger {
+                read: ledger.passed,
+                sampled_out: ledger.passed.saturating_sub(ledger.taken) + counts.capped.0,
+                kept: counts.kept_rows,
+                failed: ledger.failed,
+                dropped: ledger.dropped.clone(),
+            };
+            for (reason, count) in [
+                (DropReason::DedupExact, counts.duplicates.0),
+                (DropReason::DedupOtherPhase, counts.other_phase.0),
+                (DropReason::PackOverlong, counts.overlong.0),
+            ] {
+                if count > 0 {
+                    row.drop_rows(reason.name(), count);
+                }
+            }
+            row.balance(&source.config.name).map_err(|e| unbalanced(source, &e))?;
+            rows.insert(source.config.name.clone(), row);
+        }
+        Ok(rows)
+    }
+
+    fn sample_ledgers(&self, ledgers: &[ChunkLedger]) -> Result<BTreeMap<String, SampleLedger>, RunError> {
+        let mut samples = BTreeMap::new();
+        for (index, (source, ledger)) in self.plan.sources.iter().zip(ledgers).enumerate() {
+            let name = &source.config.name;
+            let counts = self.counts(index);
+            let packed: u64 = self.results.iter().filter_map(|r| r.sources.get(name)).map(|t| t.samples).sum();
+            let fragments: u64 = self.results.iter().filter_map(|r| r.fragments.get(name)).sum();
+            let mut one = SampleLedger {
+                made: ledger.samples + fragments,
+                packed,
+                sampled_out: counts.capped.1,
+                ..SampleLedger::default()
+            };
+            for (reason, count) in [
+                (DropReason::DedupExact, counts.duplicates.1),
+                (DropReason::DedupOtherPhase, counts.other_phase.1),
+                (DropReason::PackOverlong, counts.overlong.1),
+            ] {
+                if count > 0 {
+                    one.drop_samples(reason.name(), count);
+                }
+            }
+            if counts.overlong.2 > 0 {
+                one.lose_tokens(DropReason::PackOverlong.name(), counts.overlong.2);
+            }
+            if counts.truncated_tokens > 0 {
+                one.lose_tokens("pack.truncated", counts.truncated_tokens);
+            }
+            one.balance(name).map_err(|e| unbalanced(source, &e))?;
+            samples.insert(name.clone(), one);
+        }
+        Ok(samples)
+    }
+
+    /// Rows that ended in map, and rows of which no sample fits a pack, in the order of their ids.
+    fn write_dropped(&self) -> Result<Digest, RunError> {
+        remove(&self.folder.path.join("dropped"))?;
+        let folder = self.folder.folder("dropped")?;
+        let mut writer = DroppedWriter::new(&folder);
+        let mut overlong = self.selection.overlong.iter().peekable();
+        for path in self.files {
+            let ledger = StagedFile::open(path)?.ledger;
+            let (source, file) = (ledger.source, ledger.file);
+            for drop in read_drops(path)? {
+                // Everything before this row, by source, file and row.
+                while let Some((id, tokens)) =
+                    overlong.next_if(|(id, _)| (id.source, id.file, id.row) < (source, file, drop.row))
+                {
+                    writer.push(self.overlong_row(id, *tokens))?;
+                }
+                writer.push(self.dropped_row(source, file, drop))?;
+            }
+        }
+        for (id, tokens) in overlong {
+            writer.push(self.overlong_row(id, *tokens))?;
+        }
+        Ok(writer.finish()?.1)
+    }
+
+    fn names(&self, source: u32, file: u32) -> (String, String) {
+        let source = self.plan.sources.get(source as usize);
+        let file = source.and_then(|s| s.files.get(file as usize));
+        (
+            source.map(|s| s.config.name.clone()).unwrap_or_default(),
+            file.map(|f| f.file.name.clone()).unwrap_or_default(),
+        )
+    }
+
+    fn dropped_row(&self, source: u32, file: u32, drop: super::staged::StagedDrop) -> DroppedRow {
+        let (source, file) = self.names(source, file);
+        DroppedRow { source, file, row: drop.row, stage: drop.stage, reason: drop.reason, evidence: drop.evidence }
+    }
+
+    fn overlong_row(&self, id: &crate::source::RowId, tokens: u64) -> DroppedRow {
+        let reason = DropReason::PackOverlong;
+        let (source, file) = self.names(id.source, id.file);
+        DroppedRow {
+            source,
+            file,
+            row: id.row,
+            stage: reason.stage().name().to_owned(),
+            reason: reason.name().to_owned(),
+            evidence: format!("{{\"tokens\":{tokens}}}"),
+        }
+    }
+
+    fn write_lock(&self) -> Result<Digest, RunError> {
+        let lock = self.plan.lock(locked_benchmarks(self.blocklist));
+        let text = lock.to_toml().map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        Ok(write_atomic(&self.folder.path.join("recipe.lock"), text.as_bytes())?.0)
+    }
+
+    fn manifest(
+        &self,
+        ledgers: &[ChunkLedger],
+        rows: BTreeMap<String, RowLedger>,
+        samples: BTreeMap<String, SampleLedger>,
+    ) -> Result<Manifest, RunError> {
+        let phase = &self.plan.phase;
+        let settings = potable_manifests::canonical::floats_as_text(phase.settings());
+        let canonical = canonical_json(&settings).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        let mut acted = BTreeMap::new();
+        for ledger in ledgers {
+            for (what, count) in &ledger.acted {
+                *acted.entry(format!("acted.{what}")).or_insert(0u64) += count;
+            }
+        }
+        let mut normalise = phase.policy.record();
+        normalise.extend(acted.into_iter().map(|(what, count)| (what, count.to_string())));
+        let mut shards: Vec<_> = self.results.iter().flat_map(|r| r.shards.iter().map(|s| s.0.clone())).collect();
+        shards.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Manifest {
+            schema: SCHEMA.to_owned(),
+            manifest_digest: Digest::zero(),
+            name: self.name.to_owned(),
+            phase: phase.name.clone(),
+            recipe: RecipeRecord {
+                seed: phase.seed,
+                digest: Digest::of(canonical.as_bytes()),
+                settings,
+                partitions: u64::from(self.plan.partitions),
+            },
+            inputs: self.plan.sources.iter().map(input).collect::<Result<_, _>>()?,
+            decontamination: self.decontamination(ledgers)?,
+            tokeniser: self.tokeniser_record()?,
+            normalise,
+            rows,
+            samples,
+            tokens: self.tokens(),
+            shards,
+            run: self.run.clone(),
+        })
+    }
+
+    fn tokeniser_record(&self) -> Result<TokeniserRecord, RunError> {
+        Ok(TokeniserRecord {
+            name: self.tokeniser.name().to_owned(),
+            engine: self.tokeniser.engine().to_owned(),
+            vocabulary_digest: digest_of(self.tokeniser.digest())?,
+            vocabulary_size: self.tokeniser.vocabulary_size(),
+            template: TEMPLATE.to_owned(),
+            template_digest: Digest::of(TEMPLATE.as_bytes()),
+            format: self.plan.phase.policy.format.name().to_owned(),
+        })
+    }
+
+    fn decontamination(&self, ledgers: &[ChunkLedger]) -> Result<Decontamination, RunError> {
+        let config = &self.plan.phase.decontaminate;
+        let Some(blocklist) = self.blocklist else {
+            return Ok(Decontamination {
+                mode: DecontaminationMode::None,
+                ngram: config.ngram,
+                normaliser: NORMALISER.to_owned(),
+                blocklist_digest: None,
+                strict: config.strict,
+                benchmarks: Vec::new(),
+            });
+        };
+        let mut benchmarks = Vec::new();
+        for entry in &blocklist.header().benchmarks {
+            let meta = &entry.meta;
+            let matches = ledgers.iter().filter_map(|l| l.matches.get(&meta.name));
+            let (dropped, reported) = matches.fold((0, 0), |sum, m| (sum.0 + m.0, sum.1 + m.1));
+            let files = meta.files.iter().map(|f| {
+                Ok(FileDigest { name: f.name.clone(), size: f.size, sha256: digest_of(&f.sha256)? })
+            });
+            benchmarks.push(BenchmarkRecord {
+                name: meta.name.clone(),
+                repo: meta.repo.clone(),
+                revision: meta.revision.clone(),
+                config: meta.config.clone(),
+                split: meta.split.clone(),
+                licence: meta.licence.clone(),
+                sensitive: meta.sensitive,
+                files: files.collect::<Result<_, RunError>>()?,
+                items: entry.coverage.items,
+                protected_ngram: entry.coverage.by_ngram,
+                protected_short: entry.coverage.by_short_item,
+                not_protected: entry.coverage.not_protected,
+                rows_dropped: dropped,
+                rows_reported: reported,
+            });
+        }
+        Ok(Decontamination {
+            mode: DecontaminationMode::Blocklist,
+            ngram: config.ngram,
+            normaliser: NORMALISER.to_owned(),
+            blocklist_digest: Some(blocklist.digest().parse().map_err(|e: potable_manifests::DigestError| {
+                RunError::Manifest { reason: e.to_string() }
+            })?),
+            strict: config.strict,
+            benchmarks,
+        })
+    }
+
+    fn tokens(&self) -> TokenCounts {
+        let mut per_source: BTreeMap<String, SourceTokens> = BTreeMap::new();
+        let mut lengths: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut capacity, mut packs) = (0, 0);
+        for result in self.results {
+            for (name, one) in &result.sources {
+                let sum = per_source.entry(name.clone()).or_default();
+                sum.samples += one.samples;
+                sum.tokens += one.tokens;
+                sum.trained += one.trained;
+            }
+            for (upto, count) in &result.lengths {
+                *lengths.entry(*upto).or_default() += count;
+            }
+            capacity += result.capacity;
+            packs += result.shards.iter().map(|(shard, _, _)| shard.packs).sum::<u64>();
+        }
+        let total = per_source.values().map(|s| s.tokens).sum();
+        TokenCounts {
+            total,
+            trained: per_source.values().map(|s| s.trained).sum(),
+            packs,
+            capacity,
+            fill_ppm: ppm(total, capacity),
+            per_source,
+            length_histogram: lengths.into_iter().map(|(upto, count)| LengthBucket { upto, count }).collect(),
+        }
+    }
+}
+
+/// The renderer and its version, as the manifest names it.
+pub const TEMPLATE: &str = "potable-qwen3-1";
+
+fn digest_of(hex: &str) -> Result<Digest, RunError> {
+    Digest::from_hex(hex).map_err(|e| RunError::Manifest { reason: e.to_string() })
+}
+
+fn input(source: &PlannedSource) -> Result<InputSource, RunError> {
+    let config = &source.config;
+    let files = source.files.iter().map(|f| {
+        Ok(InputFile {
+            name: f.file.name.clone(),
+            size: f.size,
+            sha256: digest_of(&f.sha256)?,
+            rows: f.rows,
+            verified: Verified::Whole,
+        })
+    });
+    Ok(InputSource {
+        name: config.name.clone(),
+        corpus: config.corpus.clone(),
+        revision: config.revision.clone(),
+        config: config.config.clone(),
+        split: config.split.clone(),
+        licence: config.licence.clone(),
+        gated: config.gated,
+        eval_split: config.eval_split,
+        local: true,
+        format: source.files.first().map_or("", |f| f.file.format.name()).to_owned(),
+        mapping: potable_manifests::canonical::floats_as_text(mapping_value(&source.mapping_file)),
+        files: files.collect::<Result<_, RunError>>()?,
+    })
+}
+
+/// The benchmarks of a blocklist as the lock has them.
+pub fn locked_benchmarks(blocklist: Option<&Blocklist>) -> Vec<LockedSource> {
+    let entries = blocklist.map(|b| b.header().benchmarks.as_slice()).unwrap_or_default();
+    entries
+        .iter()
+        .map(|entry| LockedSource {
+            name: entry.meta.name.clone(),
+            repo: entry.meta.repo.clone(),
+            revision: entry.meta.revision.clone(),
+            licence: entry.meta.licence.clone(),
+            local: true,
+            file: entry
+                .meta
+                .files
+                .iter()
+                .map(|f| crate::recipe::lock::LockedFile { name: f.name.clone(), size: f.size, sha256: f.sha256.clone(), rows: None })
+                .collect(),
+        })
+        .collect()
+}
+
+fn unbalanced(source: &PlannedSource, error: &potable_manifests::LedgerError) -> RunError {
+    RunError::Unbalanced { source_name: source.config.name.clone(), detail: error.to_string() }
+}
+
+fn nothing_kept(rows: &BTreeMap<String, RowLedger>) -> RunError {
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    for ledger in rows.values() {
+        for (reason, count) in &ledger.dropped {
+            *reasons.entry(reason).or_default() += count;
+        }
+        if ledger.failed > 0 {
+            *reasons.entry("failed").or_default() += ledger.failed;
+        }
+        if ledger.sampled_out > 0 {
+            *reasons.entry("sampled out").or_default() += ledger.sampled_out;
+        }
+    }
+    let read = rows.values().map(|ledger| ledger.read).sum();
+    let mut list: Vec<(&str, u64)> = reasons.into_iter().collect();
+    list.sort_by_key(|(reason, count)| (std::cmp::Reverse(*count), *reason));
+    let why: Vec<String> = list.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    RunError::NothingKept { read, why: if why.is_empty() { "none left".to_owned() } else { why.join(", ") } }
+}

@@ -1,0 +1,140 @@
+//! Rows to conversations, by a mapping.
+
+pub mod columns;
+pub mod conversation;
+pub mod mapping;
+pub mod messages;
+
+pub use conversation::{Adapted, Conversation, Document, Message, Role, ToolCall};
+pub use mapping::{ColumnPath, Mapping, MappingError, MappingFile, MappingKind};
+
+use super::cell::Cell;
+use super::python_json::to_python_json;
+use crate::run::reason::DropReason;
+
+/// What became of a row: the next stage's input, or the reason why there is none.
+/// An error is neither: the row could not be read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome<T> {
+    /// On to the next stage.
+    Keep(T),
+    /// Dropped.
+    Drop(DropReason),
+}
+
+impl Mapping {
+    /// Turns the wanted columns of a row into a conversation or a document. `system` is the recipe's
+    /// own system text, used where the row has none.
+    ///
+    /// # Errors
+    /// A column of the wrong type: the reason, naming the column and what it holds.
+    pub fn adapt(&self, mut cells: Vec<Cell>, system: Option<&str>) -> Result<Outcome<Adapted>, String> {
+        let mut conversation = match &self.kind {
+            MappingKind::Text(path) => return text(take(&mut cells, path), path),
+            MappingKind::Messages { column, fields } => {
+                match messages::adapt(take(&mut cells, column), column, fields)? {
+                    Outcome::Keep(conversation) => conversation,
+                    Outcome::Drop(reason) => return Ok(Outcome::Drop(reason)),
+                }
+            }
+            MappingKind::Columns(mapping) => match columns::adapt(&mut cells, mapping)? {
+                Outcome::Keep(conversation) => conversation,
+                Outcome::Drop(reason) => return Ok(Outcome::Drop(reason)),
+            },
+        };
+        if let Some(tags) = &self.tags {
+            for message in conversation.messages.iter_mut().filter(|m| m.role == Role::Assistant) {
+                if !columns::apply_tags(message, tags) {
+                    return Ok(Outcome::Drop(DropReason::SourceNoTags));
+                }
+            }
+        }
+        self.add_system(&mut conversation, &mut cells, system)?;
+        if let Some(path) = &self.tools {
+            conversation.tools = tools(&take(&mut cells, path), path)?;
+        }
+        Ok(Outcome::Keep(Adapted::Chat(conversation)))
+    }
+
+    /// The row's system column stands before a system message of the row; the recipe's text is only
+    /// used where there is neither.
+    fn add_system(
+        &self,
+        conversation: &mut Conversation,
+        cells: &mut [Cell],
+        recipe: Option<&str>,
+    ) -> Result<(), String> {
+        let column = match &self.system {
+            None => None,
+            Some(path) => match take(cells, path) {
+                Cell::Null => None,
+                Cell::Text(text) => Some(text).filter(|text| !text.trim().is_empty()),
+                other => return Err(wrong_type(path, "text", &other)),
+            },
+        };
+        let first = conversation.messages.first_mut().filter(|m| m.role == Role::System);
+        match (column, first) {
+            (Some(text), Some(message)) => {
+                let joined = format!("{text}\n\n{}", message.text());
+                message.content = Some(joined);
+            }
+            (Some(text), None) => conversation.messages.insert(0, Message::new(Role::System, text)),
+            (None, Some(_)) => {}
+            (None, None) => {
+                if let Some(text) = recipe {
+                    conversation.messages.insert(0, Message::new(Role::System, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns that must be there.
+    pub fn required_columns(&self) -> &[String] {
+        self.columns.get(..self.required).unwrap_or(&self.columns)
+    }
+}
+
+/// Takes the value of a column path out of a row.
+pub(super) fn take(cells: &mut [Cell], path: &ColumnPath) -> Cell {
+    cells.get_mut(path.index).map(|cell| cell.take_path(&path.fields)).unwrap_or_default()
+}
+
+/// The reason for a value of the wrong type.
+pub(super) fn wrong_type(path: &ColumnPath, wanted: &str, found: &Cell) -> String {
+    format!("column `{}` is {}, not {wanted}", path.name, found.kind())
+}
+
+fn text(cell: Cell, path: &ColumnPath) -> Result<Outcome<Adapted>, String> {
+    match cell {
+        Cell::Text(text) if !text.trim().is_empty() => Ok(Outcome::Keep(Adapted::Document(Document { text }))),
+        Cell::Text(_) | Cell::Null => Ok(Outcome::Drop(DropReason::SourceEmptyRow)),
+        other => Err(wrong_type(path, "text", &other)),
+    }
+}
+
+/// Tools as JSON texts: from a list of structs, a list of JSON texts, or one JSON text of a list.
+fn tools(cell: &Cell, path: &ColumnPath) -> Result<Vec<String>, String> {
+    match cell {
+        Cell::Null => Ok(Vec::new()),
+        Cell::Text(text) if text.trim().is_empty() => Ok(Vec::new()),
+        Cell::Text(text) => match serde_json::from_str::<Cell>(text) {
+            Ok(Cell::List(items)) => Ok(items.iter().map(to_python_json).collect()),
+            Ok(Cell::Null) => Ok(Vec::new()),
+            Ok(tool @ Cell::Struct(_)) => Ok(vec![to_python_json(&tool)]),
+            _ => Err(format!("column `{}` is text, but not JSON tools", path.name)),
+        },
+        Cell::List(items) => Ok(items
+            .iter()
+            .filter(|item| **item != Cell::Null)
+            .map(|item| match item {
+                Cell::Text(text) => match serde_json::from_str::<Cell>(text) {
+                    Ok(tool @ Cell::Struct(_)) => to_python_json(&tool),
+                    _ => to_python_json(item),
+                },
+                tool => to_python_json(tool),
+            })
+            .collect()),
+        other => Err(wrong_type(path, "a list of tools", other)),
+    }
+}

@@ -1,0 +1,131 @@
+//! CSV with a header row (RFC 4180): quoted fields may hold commas, quotes and newlines.
+
+use std::io::{BufRead, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use csv::StringRecord;
+
+use super::error::SourceError;
+use super::open::SourceFile;
+use super::reader::{
+    Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns,
+};
+
+/// Reads records; a row's number is its index after the header. Every value is text.
+pub struct CsvReader {
+    file: SourceFile,
+    input: csv::Reader<QuoteCounter>,
+    odd_quotes: Arc<AtomicBool>,
+    header: StringRecord,
+    sampler: Sampler,
+    chunk_bytes: usize,
+    row: u64,
+    rows_left: Option<u64>,
+}
+
+impl CsvReader {
+    /// Opens the file and passes over the records before the range.
+    ///
+    /// # Errors
+    /// As [`SourceFile::open`], a broken header, or a wanted column that is not there.
+    pub fn open(file: &SourceFile, source_name: &str, request: &ReadRequest) -> Result<Self, SourceError> {
+        let odd_quotes = Arc::new(AtomicBool::new(false));
+        let counter = QuoteCounter { input: file.open()?, odd: odd_quotes.clone() };
+        let mut input = csv::ReaderBuilder::new().from_reader(counter);
+        let header = input.headers().map_err(|e| csv_error(file, 0, e))?.clone();
+        let present: Vec<String> = header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
+        require_columns(file.path(), source_name, &request.columns, &present)?;
+        let mut reader = CsvReader {
+            file: file.clone(),
+            input,
+            odd_quotes,
+            header: StringRecord::from(present),
+            sampler: request.sampler,
+            chunk_bytes: request.chunk_bytes,
+            row: 0,
+            rows_left: request.range.rows,
+        };
+        while reader.row < request.range.start_row() && reader.next_record()?.is_some() {}
+        Ok(reader)
+    }
+
+    fn next_record(&mut self) -> Result<Option<StringRecord>, SourceError> {
+        let mut record = StringRecord::new();
+        let found = self
+            .input
+            .read_record(&mut record)
+            .map_err(|e| csv_error(&self.file, self.row, e))?;
+        if !found {
+            // The parser takes the end of the file for the end of an open quote.
+            return if self.odd_quotes.load(Ordering::Relaxed) { Err(self.unclosed()) } else { Ok(None) };
+        }
+        self.row += 1;
+        Ok(Some(record))
+    }
+
+    fn unclosed(&self) -> SourceError {
+        SourceError::BadRow {
+            place: format!("{}: record {}", self.file.path().display(), self.row),
+            reason: "the file ends inside a quoted field".to_owned(),
+        }
+    }
+}
+
+impl RowReader for CsvReader {
+    fn next_chunk(&mut self) -> Result<Option<Chunk>, SourceError> {
+        let mut records = Vec::new();
+        let (mut bytes, mut read, mut sampled_out) = (0, 0, 0);
+        while bytes < self.chunk_bytes && records.len() < MAX_CHUNK_ROWS {
+            if self.rows_left == Some(0) {
+                break;
+            }
+            let row = self.row;
+            let Some(record) = self.next_record()? else { break };
+            read += 1;
+            self.rows_left = self.rows_left.map(|left| left - 1);
+            if self.sampler.keeps(row) {
+                bytes += record.as_slice().len();
+                records.push((row, record));
+            } else {
+                sampled_out += 1;
+            }
+        }
+        if read == 0 {
+            return Ok(None);
+        }
+        let batch = RowBatch::Csv(self.header.clone(), records);
+        Ok(Some(Chunk { batch, read, sampled_out, next_row: self.row }))
+    }
+}
+
+/// Remembers whether an odd number of quotes went through.
+struct QuoteCounter {
+    input: Box<dyn BufRead + Send>,
+    odd: Arc<AtomicBool>,
+}
+
+impl Read for QuoteCounter {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.input.read(buffer)?;
+        let quotes = memchr::memchr_iter(b'"', buffer.get(..n).unwrap_or_default()).count();
+        self.odd.fetch_xor(quotes % 2 == 1, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+fn csv_error(file: &SourceFile, row: u64, error: csv::Error) -> SourceError {
+    let place = match error.position() {
+        Some(position) => format!("{}:{}", file.path().display(), position.line()),
+        None => format!("{}: record {row}", file.path().display()),
+    };
+    match error.into_kind() {
+        csv::ErrorKind::Io(source) => file.stream_error(source, row),
+        csv::ErrorKind::Utf8 { err, .. } => SourceError::BadRow { place, reason: format!("invalid UTF-8: {err}") },
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => SourceError::BadRow {
+            place,
+            reason: format!("record has {len} fields where the header has {expected_len}"),
+        },
+        other => SourceError::BadRow { place, reason: format!("broken CSV: {other:?}") },
+    }
+}

@@ -1,0 +1,148 @@
+//! From the paths of a recipe to a sorted list of files with names that are the same anywhere.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::error::SourceError;
+use super::open::{Format, Location, SourceFile};
+
+/// Finds the files of a source: each pattern is a file, a folder (all data files below it) or a
+/// glob, relative to `base`. The list is sorted by name and holds no file twice. A file's name is
+/// its path below the folder that all of them share.
+///
+/// # Errors
+/// A pattern that matches nothing, and files whose format cannot be told.
+pub fn find(
+    source_name: &str,
+    patterns: &[String],
+    base: &Path,
+    format: Option<Format>,
+) -> Result<Vec<SourceFile>, SourceError> {
+    let mut paths = Vec::new();
+    for pattern in patterns {
+        let found = expand(source_name, pattern, base, format)?;
+        if found.is_empty() {
+            return Err(no_match(source_name, pattern, base));
+        }
+        paths.extend(found);
+    }
+    named(paths, format)
+}
+
+/// Finds the files of a known corpus in its local copy: its card may list several layouts of the
+/// repository, and one of them is enough.
+///
+/// # Errors
+/// No pattern that matches.
+pub fn find_any(
+    source_name: &str,
+    patterns: &[String],
+    base: &Path,
+    format: Option<Format>,
+) -> Result<Vec<SourceFile>, SourceError> {
+    let mut paths = Vec::new();
+    for pattern in patterns {
+        paths.extend(expand(source_name, pattern, base, format)?);
+    }
+    if paths.is_empty() {
+        return Err(no_match(source_name, &patterns.join("`, `"), base));
+    }
+    named(paths, format)
+}
+
+fn no_match(source_name: &str, pattern: &str, base: &Path) -> SourceError {
+    SourceError::NoMatch {
+        source_name: source_name.to_owned(),
+        pattern: base.join(pattern).display().to_string(),
+    }
+}
+
+fn named(mut paths: Vec<PathBuf>, format: Option<Format>) -> Result<Vec<SourceFile>, SourceError> {
+    paths.sort();
+    paths.dedup();
+    let shared = shared_folder(&paths);
+    paths
+        .into_iter()
+        .map(|path| {
+            let name = path.strip_prefix(&shared).unwrap_or(&path);
+            let name = name.to_string_lossy().replace('\\', "/");
+            SourceFile::new(name, Location::Path(path), format)
+        })
+        .collect()
+}
+
+fn expand(
+    source_name: &str,
+    pattern: &str,
+    base: &Path,
+    format: Option<Format>,
+) -> Result<Vec<PathBuf>, SourceError> {
+    let full = base.join(pattern);
+    if full.is_dir() {
+        let mut found = Vec::new();
+        walk(&full, format, &mut found)?;
+        return Ok(found);
+    }
+    if full.exists() || !pattern.contains(['*', '?', '[']) {
+        return Ok(if full.exists() { vec![full] } else { Vec::new() });
+    }
+    let bad = |reason: String| SourceError::BadPattern {
+        source_name: source_name.to_owned(),
+        pattern: pattern.to_owned(),
+        reason,
+    };
+    let mut found = Vec::new();
+    for path in glob::glob(&full.to_string_lossy()).map_err(|e| bad(e.to_string()))? {
+        let path = path.map_err(|e| bad(e.to_string()))?;
+        if path.is_file() {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Data files below a folder; hidden files and files of unknown format are left out.
+fn walk(folder: &Path, format: Option<Format>, found: &mut Vec<PathBuf>) -> Result<(), SourceError> {
+    let read_error = |source| SourceError::Read { path: folder.to_path_buf(), source };
+    for entry in std::fs::read_dir(folder).map_err(read_error)? {
+        let path = entry.map_err(read_error)?.path();
+        let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
+        if hidden {
+            continue;
+        }
+        if path.is_dir() {
+            walk(&path, format, found)?;
+        } else {
+            let name = path.to_string_lossy().into_owned();
+            let file = SourceFile::new(name, Location::Path(path.clone()), None);
+            if file.is_ok_and(|file| format.is_none_or(|format| format == file.format)) {
+                found.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shared_folder(paths: &[PathBuf]) -> PathBuf {
+    let mut folders = paths.iter().filter_map(|path| path.parent());
+    let Some(first) = folders.next() else {
+        return PathBuf::new();
+    };
+    let mut shared: Vec<Component> = first.components().collect();
+    for folder in folders {
+        let same = shared.iter().zip(folder.components()).take_while(|(a, b)| **a == *b).count();
+        shared.truncate(same);
+    }
+    shared.iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_relative_to_the_folder_that_all_files_share() {
+        let paths = ["/d/a/x.jsonl", "/d/b/x.jsonl"].map(PathBuf::from);
+        assert_eq!(shared_folder(&paths), PathBuf::from("/d"));
+        assert_eq!(shared_folder(&paths[..1]), PathBuf::from("/d/a"));
+    }
+}

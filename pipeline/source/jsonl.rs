@@ -1,0 +1,230 @@
+//! One JSON object a line. Lines are split here and parsed by the pool.
+
+use std::io::{BufRead, Read as _, Seek as _, SeekFrom};
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use potable_manifests::Hasher;
+
+use super::cell::Cell;
+use super::error::SourceError;
+use super::open::SourceFile;
+use super::reader::{Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler};
+
+/// Reads a range of lines. A row's number is its line, from 0; blank lines are no rows.
+pub struct JsonlReader {
+    file: SourceFile,
+    input: Box<dyn BufRead + Send>,
+    sampler: Sampler,
+    chunk_bytes: usize,
+    line: u64,
+    rows_left: Option<u64>,
+}
+
+impl JsonlReader {
+    /// Opens a range.
+    ///
+    /// # Errors
+    /// As [`SourceFile::open`].
+    pub fn open(file: &SourceFile, request: &ReadRequest) -> Result<Self, SourceError> {
+        let range = request.range;
+        let input: Box<dyn BufRead + Send> = match range.bytes {
+            None => file.open()?,
+            Some((start, end)) => {
+                let mut raw = file.open_raw()?;
+                file.sniff(raw.as_mut())?;
+                raw.seek(SeekFrom::Start(start)).map_err(|e| file.read_error(e))?;
+                Box::new(raw.take(end - start))
+            }
+        };
+        let mut reader = JsonlReader {
+            file: file.clone(),
+            input,
+            sampler: request.sampler,
+            chunk_bytes: request.chunk_bytes,
+            line: range.start_row(),
+            rows_left: range.rows,
+        };
+        let before = if range.bytes.is_some() { range.skip } else { range.start_row() };
+        reader.skip_lines(before)?;
+        Ok(reader)
+    }
+
+    fn skip_lines(&mut self, lines: u64) -> Result<(), SourceError> {
+        let mut buffer = Vec::new();
+        for line in 0..lines {
+            buffer.clear();
+            self.input
+                .read_until(b'\n', &mut buffer)
+                .map_err(|e| self.file.stream_error(e, line))?;
+        }
+        Ok(())
+    }
+}
+
+impl RowReader for JsonlReader {
+    fn next_chunk(&mut self) -> Result<Option<Chunk>, SourceError> {
+        let mut text = Vec::with_capacity(self.chunk_bytes + self.chunk_bytes / 8);
+        let mut rows = Vec::new();
+        let (mut read, mut sampled_out) = (0, 0);
+        let mut ended = false;
+        while text.len() < self.chunk_bytes && rows.len() < MAX_CHUNK_ROWS {
+            if self.rows_left == Some(0) {
+                ended = true;
+                break;
+            }
+            let start = text.len();
+            let got = self
+                .input
+                .read_until(b'\n', &mut text)
+                .map_err(|e| self.file.stream_error(e, self.line))?;
+            if got == 0 {
+                ended = true;
+                break;
+            }
+            let row = self.line;
+            self.line += 1;
+            if text.get(start..).is_some_and(|line| line.trim_ascii().is_empty()) {
+                text.truncate(start);
+                continue;
+            }
+            read += 1;
+            self.rows_left = self.rows_left.map(|left| left - 1);
+            if self.sampler.keeps(row) {
+                rows.push((row, start, text.len()));
+            } else {
+                sampled_out += 1;
+                text.truncate(start);
+            }
+        }
+        if ended && read == 0 {
+            return Ok(None);
+        }
+        let batch = RowBatch::Json(text, rows);
+        Ok(Some(Chunk { batch, read, sampled_out, next_row: self.line }))
+    }
+}
+
+/// What one pass over a JSONL file tells.
+pub struct Scan {
+    /// SHA-256 of the stored bytes, in hex.
+    pub sha256: String,
+    /// Size of the stored bytes.
+    pub size: u64,
+    /// Lines that are not blank.
+    pub rows: u64,
+    /// Start byte and first line of each piece of about `piece` bytes; only of uncompressed files.
+    pub cuts: Vec<(u64, u64)>,
+}
+
+/// Hashes an uncompressed JSONL file, counts its rows and finds where to cut it.
+///
+/// # Errors
+/// As [`SourceFile::open_raw`].
+pub fn scan(file: &SourceFile, piece: u64) -> Result<Scan, SourceError> {
+    let mut raw = file.open_raw()?;
+    file.sniff(raw.as_mut())?;
+    let mut hasher = Hasher::new();
+    let mut scan = Scan { sha256: String::new(), size: 0, rows: 0, cuts: vec![(0, 0)] };
+    let (mut line, mut last_cut, mut blank) = (0u64, 0u64, true);
+    loop {
+        let buffer = raw.fill_buf().map_err(|e| file.read_error(e))?;
+        if buffer.is_empty() {
+            break;
+        }
+        hasher.update(buffer);
+        let mut at = 0;
+        for end in memchr::memchr_iter(b'\n', buffer) {
+            blank &= buffer.get(at..end).unwrap_or_default().trim_ascii().is_empty();
+            scan.rows += u64::from(!blank);
+            blank = true;
+            line += 1;
+            at = end + 1;
+            let offset = scan.size + at as u64;
+            if offset - last_cut >= piece {
+                scan.cuts.push((offset, line));
+                last_cut = offset;
+            }
+        }
+        blank &= buffer.get(at..).unwrap_or_default().trim_ascii().is_empty();
+        let len = buffer.len();
+        scan.size += len as u64;
+        raw.consume(len);
+    }
+    scan.rows += u64::from(!blank);
+    scan.cuts.retain(|&(offset, _)| offset < scan.size);
+    scan.sha256 = hasher.finish().hex().to_owned();
+    Ok(scan)
+}
+
+/// Counts the rows of a line file through its compression.
+///
+/// # Errors
+/// A damaged or truncated file.
+pub fn count_rows(file: &SourceFile) -> Result<u64, SourceError> {
+    let mut input = file.open()?;
+    let mut line = Vec::new();
+    let mut rows = 0;
+    loop {
+        line.clear();
+        let got = input.read_until(b'\n', &mut line).map_err(|e| file.stream_error(e, rows))?;
+        if got == 0 {
+            return Ok(rows);
+        }
+        rows += u64::from(!line.trim_ascii().is_empty());
+    }
+}
+
+/// Parses a row, keeping the wanted keys only. A key given twice counts with its last value.
+///
+/// # Errors
+/// The parser's words.
+pub fn decode(line: &[u8], columns: &[String]) -> Result<Vec<Cell>, String> {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let mut parser = serde_json::Deserializer::from_slice(line);
+    let cells = Wanted(columns).deserialize(&mut parser).map_err(|e| broken(&e))?;
+    parser.end().map_err(|e| broken(&e))?;
+    Ok(cells)
+}
+
+/// The keys of a row, for messages.
+pub fn keys(line: &[u8]) -> Vec<String> {
+    match serde_json::from_slice::<Cell>(line) {
+        Ok(Cell::Struct(fields)) => fields.into_iter().map(|(key, _)| key).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn broken(error: &serde_json::Error) -> String {
+    // The parser counts lines inside the row; the column is what helps.
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or(&text);
+    format!("broken JSON at byte {}: {text}", error.column())
+}
+
+struct Wanted<'a>(&'a [String]);
+
+impl<'de> DeserializeSeed<'de> for Wanted<'_> {
+    type Value = Vec<Cell>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<Cell>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Wanted<'_> {
+    type Value = Vec<Cell>;
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("a JSON object")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<Cell>, A::Error> {
+        let mut cells = vec![Cell::Null; self.0.len()];
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            match self.0.iter().position(|name| *name == key).and_then(|at| cells.get_mut(at)) {
+                Some(slot) => *slot = map.next_value()?,
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(cells)
+    }
+}

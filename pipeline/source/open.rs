@@ -1,0 +1,271 @@
+//! Files of a source: where they are, how they are compressed, what they hold.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::SourceError;
+
+/// Buffer of file readers, in bytes.
+const BUFFER: usize = 1 << 18;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Apache Parquet.
+    Parquet,
+    /// One JSON object a line.
+    Jsonl,
+    /// One JSON array of objects.
+    Json,
+    /// Comma-separated values with a header (RFC 4180).
+    Csv,
+    /// Arrow IPC, stream or file.
+    Arrow,
+}
+
+impl Format {
+    /// The format's name in recipes and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Parquet => "parquet",
+            Format::Jsonl => "jsonl",
+            Format::Json => "json",
+            Format::Csv => "csv",
+            Format::Arrow => "arrow",
+        }
+    }
+
+    /// Whether rows are lines or records of text, so that places are given as `path:line`.
+    pub fn is_text(self) -> bool {
+        matches!(self, Format::Jsonl | Format::Json | Format::Csv)
+    }
+}
+
+/// How a file is compressed as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip, one or more members.
+    Gzip,
+    /// Zstandard, one or more frames.
+    Zstd,
+    /// bzip2, one or more streams.
+    Bzip2,
+    /// xz, one or more streams.
+    Xz,
+}
+
+impl Compression {
+    /// The compression's name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "plain",
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
+            Compression::Bzip2 => "bzip2",
+            Compression::Xz => "xz",
+        }
+    }
+}
+
+/// Where the bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A local file.
+    Path(PathBuf),
+    /// A file of the built-in demo.
+    Embedded(&'static [u8]),
+}
+
+/// One file of a source.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// Path relative to the source's common folder: the same on every machine.
+    pub name: String,
+    /// The bytes.
+    pub location: Location,
+    /// What they hold.
+    pub format: Format,
+    /// How they are compressed.
+    pub compression: Compression,
+}
+
+impl SourceFile {
+    /// A file at `path`, its format and compression told by its name unless `format` is given.
+    ///
+    /// # Errors
+    /// A name that tells no format.
+    pub fn new(name: String, location: Location, format: Option<Format>) -> Result<Self, SourceError> {
+        let (told, compression) = format_of_name(&name);
+        let format = format.or(told).ok_or_else(|| SourceError::UnknownFormat {
+            path: PathBuf::from(&name),
+        })?;
+        Ok(SourceFile { name, location, format, compression })
+    }
+
+    /// The path for messages.
+    pub fn path(&self) -> &Path {
+        match &self.location {
+            Location::Path(path) => path,
+            Location::Embedded(_) => Path::new(&self.name),
+        }
+    }
+
+    /// Size in bytes as stored.
+    ///
+    /// # Errors
+    /// A file that is not there.
+    pub fn size(&self) -> Result<u64, SourceError> {
+        match &self.location {
+            Location::Path(path) => std::fs::metadata(path)
+                .map(|meta| meta.len())
+                .map_err(|source| self.read_error(source)),
+            Location::Embedded(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// Opens the stored bytes, still compressed.
+    ///
+    /// # Errors
+    /// A file that cannot be opened.
+    pub fn open_raw(&self) -> Result<Box<dyn ReadSeek>, SourceError> {
+        Ok(match &self.location {
+            Location::Path(path) => Box::new(BufReader::with_capacity(
+                BUFFER,
+                File::open(path).map_err(|source| self.read_error(source))?,
+            )),
+            Location::Embedded(bytes) => Box::new(Cursor::new(*bytes)),
+        })
+    }
+
+    /// Opens the file, decompressed.
+    ///
+    /// # Errors
+    /// A file that cannot be opened, a Git LFS pointer, a web page.
+    pub fn open(&self) -> Result<Box<dyn BufRead + Send>, SourceError> {
+        let mut raw = self.open_raw()?;
+        self.sniff(raw.as_mut())?;
+        let decoder: Box<dyn Read + Send> = match self.compression {
+            Compression::None => return Ok(Box::new(raw)),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
+            Compression::Zstd => {
+                Box::new(zstd::Decoder::with_buffer(raw).map_err(|source| self.read_error(source))?)
+            }
+            Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(raw)),
+            Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(raw)),
+        };
+        Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
+    }
+
+    /// Looks at the first bytes for what often stands in place of data.
+    ///
+    /// # Errors
+    /// A Git LFS pointer, a web page, an unreadable or an empty file.
+    pub fn sniff(&self, reader: &mut dyn ReadSeek) -> Result<(), SourceError> {
+        let mut head = [0u8; 512];
+        let mut len = 0;
+        while len < head.len() {
+            match reader.read(head.get_mut(len..).unwrap_or_default()) {
+                Ok(0) => break,
+                Ok(n) => len += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(self.read_error(source)),
+            }
+        }
+        reader.seek(SeekFrom::Start(0)).map_err(|source| self.read_error(source))?;
+        let head = head.get(..len).unwrap_or_default();
+        let path = || self.path().to_path_buf();
+        if head.starts_with(b"version https://git-lfs.github.com/spec/") {
+            return Err(SourceError::LfsPointer { path: path() });
+        }
+        let text = head.trim_ascii_start().to_ascii_lowercase();
+        if text.starts_with(b"<!doctype html") || text.starts_with(b"<html") {
+            return Err(SourceError::Html { path: path(), format: self.format.name() });
+        }
+        Ok(())
+    }
+
+    /// Wraps an I/O error with the place.
+    pub fn read_error(&self, source: std::io::Error) -> SourceError {
+        SourceError::Read { path: self.path().to_path_buf(), source }
+    }
+
+    /// Wraps an error of the decompressed stream, after `row` whole rows.
+    pub fn stream_error(&self, source: std::io::Error, row: u64) -> SourceError {
+        if self.compression == Compression::None {
+            return self.read_error(source);
+        }
+        SourceError::Truncated {
+            path: self.path().to_path_buf(),
+            compression: self.compression.name(),
+            row,
+            source,
+        }
+    }
+
+    /// The place of a row for messages: `path:line` in text files, `path: row N` in tables.
+    pub fn place(&self, row: u64) -> String {
+        if self.format.is_text() {
+            format!("{}:{}", self.path().display(), row + 1)
+        } else {
+            format!("{}: row {row}", self.path().display())
+        }
+    }
+}
+
+/// SHA-256 (hex) and size of the stored bytes.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn digest(file: &SourceFile) -> Result<(String, u64), SourceError> {
+    let mut raw = file.open_raw()?;
+    file.sniff(raw.as_mut())?;
+    let (mut hasher, mut size) = (potable_manifests::Hasher::new(), 0);
+    loop {
+        let buffer = raw.fill_buf().map_err(|e| file.read_error(e))?;
+        if buffer.is_empty() {
+            return Ok((hasher.finish().hex().to_owned(), size));
+        }
+        hasher.update(buffer);
+        let len = buffer.len();
+        size += len as u64;
+        raw.consume(len);
+    }
+}
+
+/// Bytes that can be sought.
+pub trait ReadSeek: BufRead + Seek + Send {}
+impl<T: BufRead + Seek + Send> ReadSeek for T {}
+
+/// Format and compression as the file name tells them.
+fn format_of_name(name: &str) -> (Option<Format>, Compression) {
+    let lower = name.to_ascii_lowercase();
+    let mut stem = lower.as_str();
+    let mut compression = Compression::None;
+    for (suffix, found) in [
+        (".gz", Compression::Gzip),
+        (".zst", Compression::Zstd),
+        (".zstd", Compression::Zstd),
+        (".bz2", Compression::Bzip2),
+        (".xz", Compression::Xz),
+    ] {
+        if let Some(rest) = lower.strip_suffix(suffix) {
+            stem = rest;
+            compression = found;
+        }
+    }
+    let format = match stem.rsplit_once('.').map(|(_, ext)| ext) {
+        Some("parquet" | "pq") => Some(Format::Parquet),
+        Some("jsonl" | "ndjson") => Some(Format::Jsonl),
+        Some("json") => Some(Format::Json),
+        Some("csv") => Some(Format::Csv),
+        Some("arrow" | "feather" | "ipc") => Some(Format::Arrow),
+        _ => None,
+    };
+    (format, compression)
+}

@@ -1,0 +1,197 @@
+//! The tokeniser of a run.
+
+use std::path::{Path, PathBuf};
+
+use super::offsets::FastEncoder;
+use super::reference::ReferenceEncoder;
+use super::{Encode, TokenisedSample, qwen3};
+use crate::normalise::{ControlText, RenderedSample, TextFormat};
+
+/// The `[tokenise] tokenizer` that stands for the built-in vocabulary.
+pub const BUILT_IN: &str = "qwen3";
+
+/// Tokens that the Qwen3 format writes, and must be single tokens.
+const QWEN3_NEEDS: [&str; 5] = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>"];
+
+/// Turns rendered samples into ids. One is shared by all threads.
+pub struct Tokeniser {
+    name: String,
+    digest: String,
+    vocabulary_size: u64,
+    engine: Engine,
+}
+
+enum Engine {
+    Fast(FastEncoder, Vec<Vec<u8>>),
+    Reference(ReferenceEncoder),
+}
+
+/// A tokeniser that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokeniserError {
+    /// The vocabulary in the binary is damaged.
+    #[error("the built-in vocabulary is damaged")]
+    BuiltInDamaged,
+    /// A file that cannot be read.
+    #[error("cannot read tokenizer `{path}`", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file that is no tokenizer.
+    #[error("{path}: is not a usable tokenizer.json: {reason}", path = path.display())]
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A tokenizer without the tokens of the format.
+    #[error("{path}: does not fit format `{format}`: `{token}` is not one token of it", path = path.display())]
+    DoesNotFit {
+        /// The file.
+        path: PathBuf,
+        /// The text format.
+        format: &'static str,
+        /// The token that is missing.
+        token: String,
+    },
+    /// Offsets that do not add up, so that a loss mask could be wrong.
+    #[error("token lengths add up to {got} bytes where the text has {expected}")]
+    Offsets {
+        /// Sum of the lengths.
+        got: usize,
+        /// Length of the text.
+        expected: usize,
+    },
+    /// An option that only the built-in tokenizer has.
+    #[error("`control_text = \"text\"` needs the built-in tokenizer")]
+    ControlText,
+    /// The engine's own error.
+    #[error("tokenizer: {reason}")]
+    Engine {
+        /// Its words.
+        reason: String,
+    },
+}
+
+impl TokeniserError {
+    /// The way out, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            TokeniserError::DoesNotFit { .. } => Some(
+                "use the tokenizer.json of the model that the format belongs to, or `format = \"text\"` for plain documents".to_owned(),
+            ),
+            TokeniserError::Load { .. } | TokeniserError::Read { .. } => Some(
+                "`[tokenise] tokenizer` is `qwen3` or the path of a tokenizer.json".to_owned(),
+            ),
+            TokeniserError::ControlText => Some("use `control_text = \"drop\"`, or `tokenizer = \"qwen3\"`".to_owned()),
+            TokeniserError::BuiltInDamaged | TokeniserError::Offsets { .. } | TokeniserError::Engine { .. } => None,
+        }
+    }
+}
+
+impl Tokeniser {
+    /// The built-in Qwen3 tokeniser.
+    ///
+    /// # Errors
+    /// A damaged binary.
+    pub fn built_in() -> Result<Self, TokeniserError> {
+        let ranks = qwen3::ranks()?;
+        Ok(Tokeniser {
+            name: BUILT_IN.to_owned(),
+            digest: qwen3::digest(&ranks),
+            vocabulary_size: (ranks.len() + qwen3::ADDED.len()) as u64,
+            engine: Engine::Fast(FastEncoder::new(&ranks)?, ranks),
+        })
+    }
+
+    /// The tokeniser of a recipe: the built-in one by name or by the digest of its file, or any
+    /// other `tokenizer.json`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or whose tokens do not fit the format.
+    pub fn load(tokenizer: &str, base: &Path, format: TextFormat) -> Result<Self, TokeniserError> {
+        if tokenizer == BUILT_IN {
+            return Self::built_in();
+        }
+        let path = base.join(tokenizer);
+        let bytes = std::fs::read(&path)
+            .map_err(|source| TokeniserError::Read { path: path.clone(), source })?;
+        let digest = potable_manifests::sha256_hex(&bytes);
+        if digest == qwen3::TOKENIZER_JSON_SHA256 {
+            return Self::built_in();
+        }
+        let engine = ReferenceEncoder::load(&path, &bytes)?;
+        let added = engine.added();
+        let needed: &[&str] = match format {
+            TextFormat::Qwen3 => &QWEN3_NEEDS,
+            TextFormat::Text => &["<|endoftext|>"],
+        };
+        if let Some(token) = needed.iter().find(|token| !added.contains_key(**token)) {
+            return Err(TokeniserError::DoesNotFit { path, format: format.name(), token: (*token).to_owned() });
+        }
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Tokeniser { name, digest, vocabulary_size: engine.vocabulary_size(), engine: Engine::Reference(engine) })
+    }
+
+    /// Encodes a sample.
+    ///
+    /// # Errors
+    /// Offsets that do not add up, or what the engine says.
+    pub fn encode(&self, sample: &RenderedSample, control_text: ControlText) -> Result<TokenisedSample, TokeniserError> {
+        let encoded = match &self.engine {
+            Engine::Fast(engine, _) => engine.encode(sample, control_text)?,
+            Engine::Reference(engine) => engine.encode(sample, control_text)?,
+        };
+        Ok(encoded.finish(sample.turn, sample.document))
+    }
+
+    /// The text of ids, control tokens included; bytes that are no UTF-8 on their own read as
+    /// U+FFFD.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TokeniserError> {
+        match &self.engine {
+            Engine::Reference(engine) => engine.decode(ids),
+            Engine::Fast(_, ranks) => {
+                let mut bytes = Vec::new();
+                for &id in ids {
+                    let added = id.checked_sub(qwen3::FIRST_ADDED).and_then(|i| qwen3::ADDED.get(i as usize));
+                    match added {
+                        Some(token) => bytes.extend_from_slice(token.as_bytes()),
+                        None => bytes.extend_from_slice(ranks.get(id as usize).map_or(&[], Vec::as_slice)),
+                    }
+                }
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
+            }
+        }
+    }
+
+    /// Name for the manifest.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// SHA-256 in hex: of the `tokenizer.json`, or of the built-in vocabulary.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Size of the vocabulary, added tokens among it.
+    pub fn vocabulary_size(&self) -> u64 {
+        self.vocabulary_size
+    }
+
+    /// The engine and its version, for the manifest.
+    pub fn engine(&self) -> &'static str {
+        match self.engine {
+            Engine::Fast(..) => "fastokens 0.3.5",
+            Engine::Reference(_) => "tokenizers 0.23.2",
+        }
+    }
+}
