@@ -27,9 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn write_cards() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?).join("pipeline/corpora");
     println!("cargo::rerun-if-changed={}", folder.display());
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     files.retain(|path| path.extension().is_some_and(|ext| ext == "toml"));
     files.sort();
     let mut code = String::from("const CARDS: &[(&str, &str)] = &[\n");
@@ -44,9 +43,7 @@ fn write_cards() -> Result<(), Box<dyn Error>> {
 
 /// Reads the package's layout: an 8-byte magic, a u32 count, then varint(rank) varint(len) bytes.
 fn unpack(packed: &[u8]) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
-    let rest = packed
-        .strip_prefix(b"SPLNTRV1")
-        .ok_or("the vocabulary package changed its layout")?;
+    let rest = packed.strip_prefix(b"SPLNTRV1").ok_or("the vocabulary package changed its layout")?;
     let (count, mut rest) = rest.split_at_checked(4).ok_or("vocabulary ends early")?;
     let count = u32::from_le_bytes(count.try_into()?) as usize;
     let mut tokens = vec![Vec::new(); count];

@@ -71,18 +71,12 @@ impl BenchmarkDefinition {
         let read: Self = match toml::from_str(text) {
             Ok(read) => read,
             Err(source) => {
-                return Err(DefinitionError::Syntax {
-                    file,
-                    source: Box::new(source),
-                });
+                return Err(DefinitionError::Syntax { file, source: Box::new(source) });
             }
         };
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
         if read.name.is_empty() || !read.name.chars().all(fits) {
-            return Err(DefinitionError::Name {
-                file,
-                name: read.name,
-            });
+            return Err(DefinitionError::Name { file, name: read.name });
         }
         if read.prompt.iter().all(String::is_empty) {
             return Err(DefinitionError::NoPrompt { file });
@@ -98,15 +92,8 @@ impl BenchmarkDefinition {
     pub fn without_cues<'a>(&self, prompt: &'a str) -> &'a str {
         let mut rest = prompt.trim_end();
         loop {
-            let cues = self
-                .strip
-                .iter()
-                .map(|cue| cue.trim())
-                .filter(|cue| !cue.is_empty());
-            match cues
-                .filter_map(|cue| rest.strip_suffix(cue))
-                .min_by_key(|cut| cut.len())
-            {
+            let cues = self.strip.iter().map(|cue| cue.trim()).filter(|cue| !cue.is_empty());
+            match cues.filter_map(|cue| rest.strip_suffix(cue)).min_by_key(|cut| cut.len()) {
                 Some(cut) => rest = cut.trim_end(),
                 None => return rest,
             }
@@ -256,10 +243,7 @@ mod tests {
 
     #[test]
     fn refuses_no_prompt_and_no_place() {
-        assert_eq!(
-            fails("name = 'a'\nprompt = []\nfiles = 'x'"),
-            "x.toml: `prompt` names no column"
-        );
+        assert_eq!(fails("name = 'a'\nprompt = []\nfiles = 'x'"), "x.toml: `prompt` names no column");
         assert!(fails("name = 'a'\nprompt = ''\nfiles = 'x'").contains("no column"));
         assert!(fails("name = 'a'\nprompt = 'q'").contains("neither `repo` nor `files`"));
         assert!(fails("name = 'a'\nprompt = 'q'\nfiles = []").contains("neither"));
@@ -267,14 +251,9 @@ mod tests {
 
     #[test]
     fn cuts_cues_from_the_end() {
-        let definition = BenchmarkDefinition {
-            strip: vec!["Answer:".into(), "A:".into()],
-            ..Default::default()
-        };
-        assert_eq!(
-            definition.without_cues("Q: 1+1?\nAnswer: \nAnswer:"),
-            "Q: 1+1?"
-        );
+        let definition =
+            BenchmarkDefinition { strip: vec!["Answer:".into(), "A:".into()], ..Default::default() };
+        assert_eq!(definition.without_cues("Q: 1+1?\nAnswer: \nAnswer:"), "Q: 1+1?");
         assert_eq!(definition.without_cues("Answer: 3"), "Answer: 3");
     }
 }

@@ -41,11 +41,7 @@ impl BlocklistBuilder {
             let (min, max) = (*NGRAM_RANGE.start(), *NGRAM_RANGE.end());
             return Err(BlocklistError::NgramRange { ngram, min, max });
         }
-        Ok(Self {
-            ngram,
-            benchmarks: Vec::new(),
-            corpus: Corpus::default(),
-        })
+        Ok(Self { ngram, benchmarks: Vec::new(), corpus: Corpus::default() })
     }
 
     /// Adds a benchmark. The order of benchmarks and items is the order of numbers in verdicts.
@@ -59,30 +55,19 @@ impl BlocklistBuilder {
         items: impl IntoIterator<Item = Item>,
     ) -> Result<(), BlocklistError> {
         if self.benchmarks.iter().any(|other| other.name == meta.name) {
-            return Err(BlocklistError::DuplicateBenchmark {
-                benchmark: meta.name,
-            });
+            return Err(BlocklistError::DuplicateBenchmark { benchmark: meta.name });
         }
         let number = small("benchmarks", self.benchmarks.len())?;
         let before = self.corpus.items.len();
-        items
-            .into_iter()
-            .for_each(|item| self.corpus.add(number, item));
+        items.into_iter().for_each(|item| self.corpus.add(number, item));
         if self.corpus.items.len() == before {
-            return Err(BlocklistError::EmptyBenchmark {
-                benchmark: meta.name,
-            });
+            return Err(BlocklistError::EmptyBenchmark { benchmark: meta.name });
         }
         for canary in &meta.canaries {
             let words = self.corpus.add_canary(number, canary);
             if words < HEAD {
                 let (benchmark, canary) = (meta.name, canary.clone());
-                return Err(BlocklistError::CanaryTooShort {
-                    benchmark,
-                    canary,
-                    words,
-                    min: HEAD,
-                });
+                return Err(BlocklistError::CanaryTooShort { benchmark, canary, words, min: HEAD });
             }
         }
         small("items", self.corpus.items.len())?;
@@ -103,18 +88,10 @@ impl BlocklistBuilder {
         let plan = Plan::new(&self.corpus, &families, self.ngram)?;
         let items = self.items(&plan.texts);
         let header = self.header(&items);
-        let tables = [
-            plan.gram_table()?,
-            plan.whole_table(Whole::Anywhere)?,
-            plan.whole_table(Whole::Message)?,
-        ];
+        let tables =
+            [plan.gram_table()?, plan.whole_table(Whole::Anywhere)?, plan.whole_table(Whole::Message)?];
         let texts = plan.texts.iter().map(row_of).collect();
-        Blocklist::from_bytes(format::encode(&Content {
-            header,
-            tables,
-            texts,
-            items,
-        })?)
+        Blocklist::from_bytes(format::encode(&Content { header, tables, texts, items })?)
     }
 
     fn items(&self, texts: &[Text]) -> Vec<ItemRow> {
@@ -122,21 +99,13 @@ impl BlocklistBuilder {
         let mut rows: Vec<ItemRow> = rows
             .map(|item| {
                 let (benchmark, id) = (item.benchmark, item.id.clone());
-                ItemRow {
-                    benchmark,
-                    protection: NOT_PROTECTED,
-                    id,
-                }
+                ItemRow { benchmark, protection: NOT_PROTECTED, id }
             })
             .collect();
         for text in texts {
             let protection = match text {
                 Text { solid: true, .. } => BY_NGRAM,
-                Text {
-                    whole: Some(_),
-                    boilerplate: false,
-                    ..
-                } => BY_SHORT_ITEM,
+                Text { whole: Some(_), boilerplate: false, .. } => BY_SHORT_ITEM,
                 _ => NOT_PROTECTED,
             };
             let row = &mut rows[text.item as usize];
@@ -147,13 +116,7 @@ impl BlocklistBuilder {
 
     fn header(&self, items: &[ItemRow]) -> Header {
         let mut counts = vec![Coverage::default(); self.benchmarks.len()];
-        for (item, row) in self
-            .corpus
-            .items
-            .iter()
-            .zip(items)
-            .filter(|(item, _)| !item.canary)
-        {
+        for (item, row) in self.corpus.items.iter().zip(items).filter(|(item, _)| !item.canary) {
             let count = &mut counts[item.benchmark as usize];
             count.items += 1;
             match row.protection {
@@ -166,9 +129,7 @@ impl BlocklistBuilder {
         Header {
             ngram: self.ngram as u32,
             normaliser: NORMALISER.to_owned(),
-            benchmarks: entries
-                .map(|(meta, coverage)| BenchmarkEntry { meta, coverage })
-                .collect(),
+            benchmarks: entries.map(|(meta, coverage)| BenchmarkEntry { meta, coverage }).collect(),
         }
     }
 }

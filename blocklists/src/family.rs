@@ -26,20 +26,14 @@ const NEIGHBOURS: usize = 4;
 /// Items with options are near-identical only if the stems are and the options are: questions that
 /// share a stock phrase and differ in their options are different questions.
 pub(crate) fn families(corpus: &Corpus) -> Vec<u32> {
-    let features: Vec<Features> = (0..corpus.items.len())
-        .map(|item| Features::of(corpus, item))
-        .collect();
-    let mut sets = Sets {
-        parents: (0..features.len()).collect(),
-    };
+    let features: Vec<Features> = (0..corpus.items.len()).map(|item| Features::of(corpus, item)).collect();
+    let mut sets = Sets { parents: (0..features.len()).collect() };
     for (a, b) in pairs(&features) {
         if sets.root(a) != sets.root(b) && features[a].is_near(&features[b]) {
             sets.join(a, b);
         }
     }
-    (0..features.len())
-        .map(|item| sets.root(item) as u32)
-        .collect()
+    (0..features.len()).map(|item| sets.root(item) as u32).collect()
 }
 
 /// Pairs of items worth comparing, sorted: equal ones, and ones that share a gram of the stem.
@@ -57,11 +51,7 @@ fn pairs(features: &[Features]) -> Vec<(usize, usize)> {
     }
     postings.sort_unstable();
     for group in postings.chunk_by(|a, b| a.0 == b.0) {
-        let back = if group.len() > MOST_COMPARED {
-            NEIGHBOURS
-        } else {
-            MOST_COMPARED
-        };
+        let back = if group.len() > MOST_COMPARED { NEIGHBOURS } else { MOST_COMPARED };
         for (at, &(_, item)) in group.iter().enumerate() {
             let earlier = group.get(at.saturating_sub(back)..at).unwrap_or_default();
             pairs.extend(earlier.iter().map(|&(_, other)| (other, item)));
@@ -84,11 +74,7 @@ impl Features {
     fn of(corpus: &Corpus, item: usize) -> Self {
         let item = &corpus.items[item];
         let benchmark = item.benchmark;
-        let mut both = Self {
-            stem: Vec::new(),
-            options: Vec::new(),
-            benchmark,
-        };
+        let mut both = Self { stem: Vec::new(), options: Vec::new(), benchmark };
         add(corpus.hashes(&item.stem), &mut both.stem);
         for option in &item.options {
             add(corpus.hashes(option), &mut both.options);
@@ -107,11 +93,7 @@ impl Features {
     fn is_near(&self, other: &Self) -> bool {
         let one_without = self.options.is_empty() || other.options.is_empty();
         let within = self.benchmark == other.benchmark;
-        let percent = if within {
-            SHARED_PERCENT_WITHIN
-        } else {
-            SHARED_PERCENT
-        };
+        let percent = if within { SHARED_PERCENT_WITHIN } else { SHARED_PERCENT };
         shares(&self.stem, &other.stem, percent)
             && (one_without || shares(&self.options, &other.options, percent))
     }
@@ -160,14 +142,7 @@ mod tests {
         let mut corpus = Corpus::default();
         for (benchmark, (stem, options)) in (0..).zip(items) {
             let options = options.iter().map(|&o| o.to_owned()).collect();
-            corpus.add(
-                benchmark / across,
-                Item {
-                    id: String::new(),
-                    stem: (*stem).to_owned(),
-                    options,
-                },
-            );
+            corpus.add(benchmark / across, Item { id: String::new(), stem: (*stem).to_owned(), options });
         }
         families(&corpus)
     }
@@ -178,36 +153,20 @@ mod tests {
     #[test]
     fn joins_transcriptions() {
         let with_tail = format!("{LONG} back home");
-        let items: [(&str, &[&str]); 3] = [
-            (LONG, &[]),
-            ("something else altogether", &[]),
-            (&with_tail, &[]),
-        ];
+        let items: [(&str, &[&str]); 3] =
+            [(LONG, &[]), ("something else altogether", &[]), (&with_tail, &[])];
         assert_eq!(of(1, &items), [0, 1, 0]);
         assert_eq!(of(3, &items), [0, 1, 2]);
     }
 
     #[test]
     fn keeps_stock_phrases_with_other_options_apart() {
-        assert_eq!(
-            of(
-                1,
-                &[
-                    (LONG, &["1", "2"]),
-                    (LONG, &["3", "4"]),
-                    (LONG, &["2", "1"])
-                ]
-            ),
-            [0, 1, 0]
-        );
+        assert_eq!(of(1, &[(LONG, &["1", "2"]), (LONG, &["3", "4"]), (LONG, &["2", "1"])]), [0, 1, 0]);
     }
 
     #[test]
     fn a_phrase_inside_a_longer_item_is_another_item() {
-        let longer = format!(
-            "{LONG} {}",
-            "and many more words of another kind follow here ".repeat(3)
-        );
+        let longer = format!("{LONG} {}", "and many more words of another kind follow here ".repeat(3));
         assert_eq!(of(1, &[(LONG, &[]), (&longer, &[])]), [0, 1]);
     }
 }

@@ -15,13 +15,7 @@ pub(crate) fn is_ignorable(c: char) -> bool {
 pub(crate) fn is_apostrophe(c: char) -> bool {
     matches!(
         c,
-        '\'' | '\u{00B4}'
-            | '\u{02BB}'
-            | '\u{02BC}'
-            | '\u{2018}'
-            | '\u{2019}'
-            | '\u{201B}'
-            | '\u{FF07}'
+        '\'' | '\u{00B4}' | '\u{02BB}' | '\u{02BC}' | '\u{2018}' | '\u{2019}' | '\u{201B}' | '\u{FF07}'
     )
 }
 

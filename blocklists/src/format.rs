@@ -87,9 +87,7 @@ pub enum BlocklistError {
         benchmark: String,
     },
     /// A canary that ordinary text would hold.
-    #[error(
-        "canary `{canary}` of benchmark `{benchmark}` has {words} words, at least {min} are needed"
-    )]
+    #[error("canary `{canary}` of benchmark `{benchmark}` has {words} words, at least {min} are needed")]
     CanaryTooShort {
         /// Name of the benchmark.
         benchmark: String,
@@ -198,20 +196,16 @@ impl BlocklistError {
     /// The way out, as the text of a `hint:` line; `None` if the message says it.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NgramMismatch { wanted, built, .. } => format!(
-                "build it again with `--ngram {wanted}`, or ask for n = {built} in the recipe"
-            ),
+            Self::NgramMismatch { wanted, built, .. } => {
+                format!("build it again with `--ngram {wanted}`, or ask for n = {built} in the recipe")
+            }
             Self::FormatVersion { .. } | Self::Normaliser { .. } => {
-                "build it again with `potable blocklist build`, or use the potable that wrote it"
-                    .to_owned()
+                "build it again with `potable blocklist build`, or use the potable that wrote it".to_owned()
             }
             Self::Truncated { .. } | Self::Damaged { .. } | Self::Section { .. } => {
-                "copy it again from its source, or build it again with `potable blocklist build`"
-                    .to_owned()
+                "copy it again from its source, or build it again with `potable blocklist build`".to_owned()
             }
-            Self::CanaryTooShort { .. } => {
-                "give the whole canary string, identifier and all".to_owned()
-            }
+            Self::CanaryTooShort { .. } => "give the whole canary string, identifier and all".to_owned(),
             Self::EmptyBenchmark { .. } => {
                 "check the split, the files and the columns of its definition".to_owned()
             }
@@ -283,37 +277,20 @@ pub(crate) struct ItemRow {
 
 /// The bytes of a blocklist.
 pub(crate) fn encode(content: &Content) -> Result<Vec<u8>, BlocklistError> {
-    let header = serde_json::to_vec(&content.header).map_err(|source| BlocklistError::Header {
-        blocklist: "new blocklist".into(),
-        source,
-    })?;
-    let mut file = File {
-        bytes: vec![0; PREFIX],
-        sections: Vec::with_capacity(SECTIONS),
-    };
+    let header = serde_json::to_vec(&content.header)
+        .map_err(|source| BlocklistError::Header { blocklist: "new blocklist".into(), source })?;
+    let mut file = File { bytes: vec![0; PREFIX], sections: Vec::with_capacity(SECTIONS) };
     file.section(header);
     for table in &content.tables {
         file.section(table.keys.iter().flat_map(|key| key.to_le_bytes()));
         file.section(table.offsets.iter().flat_map(|offset| offset.to_le_bytes()));
         let records = table.records.iter();
         file.section(records.flat_map(|r| two(r.text, r.position)));
-        file.section(
-            directory(&table.keys)
-                .into_iter()
-                .flat_map(u32::to_le_bytes),
-        );
-        file.section(
-            prefilter(&table.keys)
-                .into_iter()
-                .flat_map(u64::to_le_bytes),
-        );
+        file.section(directory(&table.keys).into_iter().flat_map(u32::to_le_bytes));
+        file.section(prefilter(&table.keys).into_iter().flat_map(u64::to_le_bytes));
     }
     file.section(content.texts.iter().flat_map(|text| {
-        let (key, item, rest) = (
-            text.key.to_le_bytes(),
-            two(text.item, text.words),
-            two(text.flags, 0),
-        );
+        let (key, item, rest) = (text.key.to_le_bytes(), two(text.item, text.words), two(text.flags, 0));
         key.into_iter().chain(item).chain(rest)
     }));
     let mut ids = Vec::new();
@@ -333,11 +310,7 @@ pub(crate) fn encode(content: &Content) -> Result<Vec<u8>, BlocklistError> {
 pub(crate) fn small(what: &'static str, n: usize) -> Result<u32, BlocklistError> {
     match u32::try_from(n) {
         Ok(n) if n < WEAK_KEY => Ok(n),
-        _ => Err(BlocklistError::TooLarge {
-            what,
-            found: n as u64,
-            max: u64::from(WEAK_KEY) - 1,
-        }),
+        _ => Err(BlocklistError::TooLarge { what, found: n as u64, max: u64::from(WEAK_KEY) - 1 }),
     }
 }
 
@@ -345,49 +318,27 @@ pub(crate) fn small(what: &'static str, n: usize) -> Result<u32, BlocklistError>
 pub(crate) fn open(bytes: &[u8], blocklist: &str) -> Result<Vec<Range<usize>>, BlocklistError> {
     let blocklist = || blocklist.to_owned();
     if !bytes.starts_with(MAGIC) {
-        return Err(BlocklistError::NotABlocklist {
-            blocklist: blocklist(),
-        });
+        return Err(BlocklistError::NotABlocklist { blocklist: blocklist() });
     }
     let found = bytes.len() as u64;
     let least = (PREFIX + CHECKSUM) as u64;
     if found < 12 {
-        return Err(BlocklistError::Truncated {
-            blocklist: blocklist(),
-            found,
-            expected: least,
-        });
+        return Err(BlocklistError::Truncated { blocklist: blocklist(), found, expected: least });
     }
     let version = u32_at(bytes, 8);
     if version != FORMAT_VERSION {
         let expected = FORMAT_VERSION;
-        return Err(BlocklistError::FormatVersion {
-            blocklist: blocklist(),
-            found: version,
-            expected,
-        });
+        return Err(BlocklistError::FormatVersion { blocklist: blocklist(), found: version, expected });
     }
-    let expected = if found < 24 {
-        least
-    } else {
-        u64_at(bytes, 16).max(least)
-    };
+    let expected = if found < 24 { least } else { u64_at(bytes, 16).max(least) };
     if found < expected {
-        return Err(BlocklistError::Truncated {
-            blocklist: blocklist(),
-            found,
-            expected,
-        });
+        return Err(BlocklistError::Truncated { blocklist: blocklist(), found, expected });
     }
     let (content, end) = bytes.split_at(bytes.len() - CHECKSUM);
     let (sum, said) = (xxh3_128(content).to_le_bytes(), end);
     if sum != said {
         let (found, expected) = (hex(&sum), hex(said));
-        return Err(BlocklistError::Damaged {
-            blocklist: blocklist(),
-            found,
-            expected,
-        });
+        return Err(BlocklistError::Damaged { blocklist: blocklist(), found, expected });
     }
     sections(bytes, content.len()).map_err(|section| {
         let blocklist = blocklist();
@@ -401,10 +352,7 @@ fn sections(bytes: &[u8], content: usize) -> Result<Vec<Range<usize>>, usize> {
     (0..SECTIONS)
         .map(|section| {
             let (start, length) = (place(24 + 16 * section), place(32 + 16 * section));
-            let end = start
-                .checked_add(length)
-                .filter(|&end| end <= content)
-                .ok_or(section)?;
+            let end = start.checked_add(length).filter(|&end| end <= content).ok_or(section)?;
             Ok(start..end)
         })
         .collect()
@@ -421,10 +369,7 @@ fn directory(keys: &[u64]) -> Vec<u32> {
     let mut entries = Vec::with_capacity((1 << bits) + 1);
     let mut at = 0;
     for bucket in 0..1u64 << bits {
-        while keys
-            .get(at)
-            .is_some_and(|&key| bucket_of(key, bits) < bucket)
-        {
+        while keys.get(at).is_some_and(|&key| bucket_of(key, bits) < bucket) {
             at += 1;
         }
         entries.push(at as u32);
@@ -443,10 +388,7 @@ const MOST_PREFILTER_WORDS: usize = 1 << 19;
 /// A blocked bloom filter: four bits of one 64-bit word a key, 12 to 24 bits a key until it is as
 /// large as a second-level cache.
 fn prefilter(keys: &[u64]) -> Vec<u64> {
-    let words = (keys.len() * 12)
-        .div_ceil(64)
-        .next_power_of_two()
-        .min(MOST_PREFILTER_WORDS);
+    let words = (keys.len() * 12).div_ceil(64).next_power_of_two().min(MOST_PREFILTER_WORDS);
     let mut filter = vec![0u64; words];
     for &key in keys {
         let (word, bits) = prefilter_place(key, words);
@@ -461,10 +403,7 @@ fn prefilter(keys: &[u64]) -> Vec<u64> {
 #[inline]
 pub(crate) fn prefilter_place(key: u64, words: usize) -> (usize, u64) {
     let bit = |shift: u32| 1u64 << ((key >> shift) & 63);
-    (
-        (key >> 24) as usize & (words.wrapping_sub(1)),
-        bit(0) | bit(6) | bit(12) | bit(18),
-    )
+    ((key >> 24) as usize & (words.wrapping_sub(1)), bit(0) | bit(6) | bit(12) | bit(18))
 }
 
 fn two(a: u32, b: u32) -> [u8; 8] {
@@ -494,8 +433,7 @@ impl File {
     fn section(&mut self, content: impl IntoIterator<Item = u8>) {
         let start = self.bytes.len();
         self.bytes.extend(content);
-        self.sections
-            .push((start as u64, (self.bytes.len() - start) as u64));
+        self.sections.push((start as u64, (self.bytes.len() - start) as u64));
         self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
     }
 

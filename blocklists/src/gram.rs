@@ -20,20 +20,14 @@ pub(crate) struct Rolling {
 
 impl Rolling {
     pub(crate) fn new(n: usize) -> Self {
-        Self {
-            hash: 0,
-            leaving: (0..n).fold(1u64, |power, _| power.wrapping_mul(BASE)),
-        }
+        Self { hash: 0, leaving: (0..n).fold(1u64, |power, _| power.wrapping_mul(BASE)) }
     }
 
     /// Takes `word` in, and `old`, the word pushed n words ago (0 for none), out.
     #[inline]
     pub(crate) fn push(&mut self, word: u64, old: u64) {
-        self.hash = self
-            .hash
-            .wrapping_mul(BASE)
-            .wrapping_add(word)
-            .wrapping_sub(old.wrapping_mul(self.leaving));
+        self.hash =
+            self.hash.wrapping_mul(BASE).wrapping_add(word).wrapping_sub(old.wrapping_mul(self.leaving));
     }
 
     /// The key of the run.
@@ -45,9 +39,7 @@ impl Rolling {
 
 /// The key of a whole run of words; equal to the rolling one.
 pub(crate) fn key_of(words: impl IntoIterator<Item = u64>) -> u64 {
-    mix(words.into_iter().fold(0u64, |hash, word| {
-        hash.wrapping_mul(BASE).wrapping_add(word)
-    }))
+    mix(words.into_iter().fold(0u64, |hash, word| hash.wrapping_mul(BASE).wrapping_add(word)))
 }
 
 /// Calls `take(start, key)` for every run of `n` of the `words`.

@@ -44,10 +44,7 @@ impl Blocklist {
         let name = path.display().to_string();
         match map(path) {
             Ok(map) => Self::verified(Bytes::Mapped(map), name),
-            Err(source) => Err(BlocklistError::Read {
-                blocklist: name,
-                source,
-            }),
+            Err(source) => Err(BlocklistError::Read { blocklist: name, source }),
         }
     }
 
@@ -92,28 +89,18 @@ impl Blocklist {
             return Ok(());
         }
         let (blocklist, built) = (self.name.clone(), self.header.ngram);
-        Err(BlocklistError::NgramMismatch {
-            blocklist,
-            built,
-            wanted: ngram,
-        })
+        Err(BlocklistError::NgramMismatch { blocklist, built, wanted: ngram })
     }
 
     /// Name of a benchmark by its number; empty for a number that is none.
     pub fn benchmark_name(&self, benchmark: u32) -> &str {
-        self.header
-            .benchmarks
-            .get(benchmark as usize)
-            .map_or("", |entry| &entry.meta.name)
+        self.header.benchmarks.get(benchmark as usize).map_or("", |entry| &entry.meta.name)
     }
 
     /// Whether the text of a benchmark may never be written anywhere; true for a number that is
     /// none.
     pub fn is_sensitive(&self, benchmark: u32) -> bool {
-        self.header
-            .benchmarks
-            .get(benchmark as usize)
-            .is_none_or(|entry| entry.meta.sensitive)
+        self.header.benchmarks.get(benchmark as usize).is_none_or(|entry| entry.meta.sensitive)
     }
 
     /// Number of items, canaries among them.
@@ -124,10 +111,7 @@ impl Blocklist {
     /// Id of an item by its number; `canary` for a canary, empty for a number that is none.
     pub fn item_id(&self, item: u32) -> &str {
         let place = |field| self.item_field(item, field) as usize;
-        let id = self
-            .section(format::IDS)
-            .get(place(2)..place(3))
-            .unwrap_or_default();
+        let id = self.section(format::IDS).get(place(2)..place(3)).unwrap_or_default();
         std::str::from_utf8(id).unwrap_or_default()
     }
 
@@ -153,31 +137,15 @@ impl Blocklist {
 
     fn verified(bytes: Bytes, name: String) -> Result<Self, BlocklistError> {
         let sections = format::open(bytes.get(), &name)?;
-        let header = sections
-            .get(format::HEADER_SECTION)
-            .cloned()
-            .unwrap_or_default();
+        let header = sections.get(format::HEADER_SECTION).cloned().unwrap_or_default();
         let header = bytes.get().get(header).unwrap_or_default();
-        let header: Header =
-            serde_json::from_slice(header).map_err(|source| BlocklistError::Header {
-                blocklist: name.clone(),
-                source,
-            })?;
+        let header: Header = serde_json::from_slice(header)
+            .map_err(|source| BlocklistError::Header { blocklist: name.clone(), source })?;
         if header.normaliser != NORMALISER {
             let (found, expected) = (header.normaliser, NORMALISER);
-            return Err(BlocklistError::Normaliser {
-                blocklist: name,
-                found,
-                expected,
-            });
+            return Err(BlocklistError::Normaliser { blocklist: name, found, expected });
         }
-        let loaded = Self {
-            bytes,
-            name,
-            header,
-            sections,
-            digest: OnceLock::new(),
-        };
+        let loaded = Self { bytes, name, header, sections, digest: OnceLock::new() };
         loaded.check_tables()?;
         Ok(loaded)
     }
@@ -187,15 +155,11 @@ impl Blocklist {
         for table in 0..3 {
             let view = self.table(table);
             let fits = view.offsets.len() == view.keys.len() + 1
-                && (view.directory.len() - usize::from(!view.directory.is_empty()))
-                    .is_power_of_two()
+                && (view.directory.len() - usize::from(!view.directory.is_empty())).is_power_of_two()
                 && view.prefilter.len().is_power_of_two();
             if !fits {
                 let section = format::FIRST_TABLE + table * format::TABLE_SECTIONS;
-                return Err(BlocklistError::Section {
-                    blocklist: self.name.clone(),
-                    section,
-                });
+                return Err(BlocklistError::Section { blocklist: self.name.clone(), section });
             }
         }
         Ok(())
@@ -228,11 +192,7 @@ impl Blocklist {
     }
 
     pub(crate) fn text(&self, text: u32) -> TextRow {
-        let row = self
-            .section(format::TEXTS)
-            .as_chunks::<24>()
-            .0
-            .get(text as usize);
+        let row = self.section(format::TEXTS).as_chunks::<24>().0.get(text as usize);
         let row = row.map_or(&[][..], |row| &row[..]);
         TextRow {
             key: format::u64_at(row, 0),
@@ -276,41 +236,28 @@ impl<'b> Table<'b> {
     #[inline]
     pub(crate) fn may_hold(&self, key: u64) -> bool {
         let (word, bits) = format::prefilter_place(key, self.prefilter.len());
-        self.prefilter
-            .get(word)
-            .is_some_and(|&word| u64::from_le_bytes(word) & bits == bits)
+        self.prefilter.get(word).is_some_and(|&word| u64::from_le_bytes(word) & bits == bits)
     }
 
     /// The records of `key`.
     pub(crate) fn find(&self, key: u64) -> Option<Found<'b>> {
         let bucket = format::bucket_of(key, self.bits) as usize;
-        let bound = |at| {
-            self.directory
-                .get(at)
-                .map_or(0, |&b| u32::from_le_bytes(b) as usize)
-        };
+        let bound = |at| self.directory.get(at).map_or(0, |&b| u32::from_le_bytes(b) as usize);
         let (start, end) = (bound(bucket), bound(bucket + 1));
         let keys = self.keys.get(start..end)?;
-        let at = start
-            + keys
-                .binary_search_by_key(&key, |&k| u64::from_le_bytes(k))
-                .ok()?;
+        let at = start + keys.binary_search_by_key(&key, |&k| u64::from_le_bytes(k)).ok()?;
         let offset = |at| self.offsets.get(at).map_or(0, |&o| u32::from_le_bytes(o));
         let plain = |at| (offset(at) & !format::WEAK_KEY) as usize;
         let records = self.records.get(plain(at)..plain(at + 1))?;
-        Some(Found {
-            records,
-            weak: offset(at) & format::WEAK_KEY != 0,
-        })
+        Some(Found { records, weak: offset(at) & format::WEAK_KEY != 0 })
     }
 }
 
 impl<'b> Found<'b> {
     pub(crate) fn records(self) -> impl Iterator<Item = Record> + 'b {
-        self.records.iter().map(|record| Record {
-            text: format::u32_at(record, 0),
-            position: format::u32_at(record, 4),
-        })
+        self.records
+            .iter()
+            .map(|record| Record { text: format::u32_at(record, 0), position: format::u32_at(record, 4) })
     }
 }
 

@@ -8,22 +8,9 @@ use crate::format::{CHECKSUM, FORMAT_VERSION};
 
 fn built() -> Blocklist {
     let mut builder = BlocklistBuilder::new(8).expect("n");
-    let meta = BenchmarkMeta {
-        name: "a".into(),
-        sensitive: true,
-        ..BenchmarkMeta::default()
-    };
+    let meta = BenchmarkMeta { name: "a".into(), sensitive: true, ..BenchmarkMeta::default() };
     let stem = "a train leaves the town at noon and reaches the sea after three hours".to_owned();
-    builder
-        .add(
-            meta,
-            [Item {
-                id: "a/1".into(),
-                stem,
-                options: Vec::new(),
-            }],
-        )
-        .expect("items");
+    builder.add(meta, [Item { id: "a/1".into(), stem, options: Vec::new() }]).expect("items");
     builder.build().expect("built")
 }
 
@@ -38,9 +25,7 @@ fn broken(change: impl FnOnce(&mut Vec<u8>), sealed: Sealed) -> String {
         let sum = xxh3_128(&bytes).to_le_bytes();
         bytes.extend(sum);
     }
-    Blocklist::from_bytes(bytes)
-        .expect_err("refused")
-        .to_string()
+    Blocklist::from_bytes(bytes).expect_err("refused").to_string()
 }
 
 #[derive(PartialEq)]
@@ -64,10 +49,7 @@ fn maps_what_was_written() {
     assert_eq!(loaded.digest().len(), "sha256:".len() + 64);
     assert_eq!((loaded.benchmark_name(0), loaded.item_id(0)), ("a", "a/1"));
     assert!(loaded.is_sensitive(0) && loaded.is_sensitive(9));
-    assert_eq!(
-        (loaded.benchmark_name(9), loaded.item_id(9), loaded.items()),
-        ("", "", 1)
-    );
+    assert_eq!((loaded.benchmark_name(9), loaded.item_id(9), loaded.items()), ("", "", 1));
 }
 
 #[test]
@@ -75,22 +57,13 @@ fn names_a_file_that_cannot_be_read() {
     let error = Blocklist::load(Path::new("/no/such.blk")).expect_err("refused");
     assert_eq!(error.to_string(), "/no/such.blk: cannot be read");
     let folder = tempfile::tempdir().expect("folder");
-    assert!(matches!(
-        Blocklist::load(folder.path()),
-        Err(BlocklistError::Read { .. })
-    ));
+    assert!(matches!(Blocklist::load(folder.path()), Err(BlocklistError::Read { .. })));
 }
 
 #[test]
 fn refuses_other_files() {
-    for bytes in [
-        &b""[..],
-        b"PAR1 and more bytes than a prefix has",
-        b"PTBLKLS",
-    ] {
-        let error = Blocklist::from_bytes(bytes.to_vec())
-            .expect_err("refused")
-            .to_string();
+    for bytes in [&b""[..], b"PAR1 and more bytes than a prefix has", b"PTBLKLS"] {
+        let error = Blocklist::from_bytes(bytes.to_vec()).expect_err("refused").to_string();
         assert_eq!(error, "blocklist: is no blocklist");
     }
 }
@@ -98,18 +71,9 @@ fn refuses_other_files() {
 #[test]
 fn refuses_another_format_version_and_names_both() {
     let newer = FORMAT_VERSION + 1;
-    let error = broken(
-        |bytes| bytes[8..12].copy_from_slice(&newer.to_le_bytes()),
-        Sealed::Yes,
-    );
-    assert!(
-        error.contains(&format!("format version `{newer}`")),
-        "{error}"
-    );
-    assert!(
-        error.contains(&format!("reads version `{FORMAT_VERSION}`")),
-        "{error}"
-    );
+    let error = broken(|bytes| bytes[8..12].copy_from_slice(&newer.to_le_bytes()), Sealed::Yes);
+    assert!(error.contains(&format!("format version `{newer}`")), "{error}");
+    assert!(error.contains(&format!("reads version `{FORMAT_VERSION}`")), "{error}");
     let error = broken(|bytes| bytes[8..12].copy_from_slice(&[0; 4]), Sealed::No);
     assert!(error.contains("format version `0`"), "{error}");
 }
@@ -117,17 +81,11 @@ fn refuses_another_format_version_and_names_both() {
 #[test]
 fn refuses_another_normaliser_and_names_both() {
     let change = |bytes: &mut Vec<u8>| {
-        let at = bytes
-            .windows(7)
-            .position(|window| window == b"words-1")
-            .expect("name");
+        let at = bytes.windows(7).position(|window| window == b"words-1").expect("name");
         bytes[at + 6] = b'9';
     };
     let error = broken(change, Sealed::Yes);
-    assert!(
-        error.contains("`words-9`") && error.contains("`words-1`"),
-        "{error}"
-    );
+    assert!(error.contains("`words-9`") && error.contains("`words-1`"), "{error}");
     assert!(broken(change, Sealed::No).contains("was changed"));
 }
 
@@ -136,10 +94,7 @@ fn refuses_a_file_that_ends_early() {
     let length = built().as_bytes().len();
     for kept in [10, 20, 100, length - 1] {
         let error = broken(|bytes| bytes.truncate(kept), Sealed::No);
-        assert!(
-            error.contains(&format!("is truncated: {kept} of ")),
-            "{error}"
-        );
+        assert!(error.contains(&format!("is truncated: {kept} of ")), "{error}");
     }
 }
 
@@ -149,20 +104,14 @@ fn refuses_an_edited_file() {
     for at in [16, 40, length / 2, length - CHECKSUM - 1] {
         // the lowest bit of the length makes it longer or shorter, both are noticed
         let error = broken(|bytes| bytes[at] ^= 1, Sealed::No);
-        assert!(
-            error.contains("was changed") || error.contains("is truncated"),
-            "{error}"
-        );
+        assert!(error.contains("was changed") || error.contains("is truncated"), "{error}");
     }
     assert!(broken(|bytes| bytes.push(0), Sealed::No).contains("was changed"));
 }
 
 #[test]
 fn refuses_sections_that_do_not_fit() {
-    let error = broken(
-        |bytes| bytes[32..40].copy_from_slice(&[0xFF; 8]),
-        Sealed::Yes,
-    );
+    let error = broken(|bytes| bytes[32..40].copy_from_slice(&[0xFF; 8]), Sealed::Yes);
     assert_eq!(error, "blocklist: section `0` is not valid");
     // the length of the record offsets of the first table
     let error = broken(|bytes| bytes[64..72].copy_from_slice(&[0; 8]), Sealed::Yes);
@@ -182,10 +131,7 @@ fn requires_one_n_and_names_both() {
     let blocklist = built();
     assert!(blocklist.require(8).is_ok());
     let error = blocklist.require(13).expect_err("refused");
-    assert_eq!(
-        error.to_string(),
-        "blocklist: was built with n = 8, n = 13 is asked for"
-    );
+    assert_eq!(error.to_string(), "blocklist: was built with n = 8, n = 13 is asked for");
     assert!(error.hint().is_some_and(|hint| hint.contains("--ngram 13")));
 }
 

@@ -51,13 +51,7 @@ impl Corpus {
         let stem = self.words(&item.stem);
         let options = item.options.iter().map(|option| self.words(option));
         let options = options.filter(|words| !words.is_empty()).collect();
-        self.items.push(ItemWords {
-            benchmark,
-            id: item.id,
-            stem,
-            options,
-            canary: false,
-        });
+        self.items.push(ItemWords { benchmark, id: item.id, stem, options, canary: false });
     }
 
     /// Adds a canary as an item and gives the number of its words.
@@ -65,13 +59,7 @@ impl Corpus {
         let stem = self.words(canary);
         let words = stem.len();
         let id = "canary".to_owned();
-        self.items.push(ItemWords {
-            benchmark,
-            id,
-            stem,
-            options: Vec::new(),
-            canary: true,
-        });
+        self.items.push(ItemWords { benchmark, id, stem, options: Vec::new(), canary: true });
         words
     }
 
@@ -85,8 +73,7 @@ impl Corpus {
         for word in &self.scratch {
             let long = word.flags & Word::IS_DIGIT != 0 && word.end - word.start >= 3;
             self.hashes.push(word.hash);
-            self.flags
-                .push(word.flags | if long { LONG_NUMBER } else { 0 });
+            self.flags.push(word.flags | if long { LONG_NUMBER } else { 0 });
         }
         start..self.hashes.len()
     }
@@ -134,18 +121,8 @@ struct Gram {
 
 impl<'c> Plan<'c> {
     /// The plan for `corpus`, whose items belong to `families`.
-    pub(crate) fn new(
-        corpus: &'c Corpus,
-        families: &'c [u32],
-        ngram: usize,
-    ) -> Result<Self, BlocklistError> {
-        let mut plan = Self {
-            corpus,
-            families,
-            ngram,
-            texts: Vec::new(),
-            grams: Vec::new(),
-        };
+    pub(crate) fn new(corpus: &'c Corpus, families: &'c [u32], ngram: usize) -> Result<Self, BlocklistError> {
+        let mut plan = Self { corpus, families, ngram, texts: Vec::new(), grams: Vec::new() };
         for (item, words) in corpus.items.iter().enumerate() {
             plan.add_text(item, None);
             if words.stem.len() < ngram {
@@ -153,12 +130,7 @@ impl<'c> Plan<'c> {
             }
         }
         plan.spread()?;
-        let stale: Vec<usize> = plan
-            .texts
-            .iter()
-            .filter(|t| !t.solid)
-            .map(|t| t.item as usize)
-            .collect();
+        let stale: Vec<usize> = plan.texts.iter().filter(|t| !t.solid).map(|t| t.item as usize).collect();
         let before = plan.texts.len();
         for item in stale {
             let words = &corpus.items[item];
@@ -187,8 +159,7 @@ impl<'c> Plan<'c> {
                 self.push_one_a_benchmark(group, &mut rows.records);
             } else {
                 for places in group.chunk_by(|a, b| a.text == b.text) {
-                    rows.records
-                        .extend(places.iter().take(MOST_POSITIONS).map(Gram::record));
+                    rows.records.extend(places.iter().take(MOST_POSITIONS).map(Gram::record));
                 }
             }
         }
@@ -202,10 +173,7 @@ impl<'c> Plan<'c> {
         let mut keyed = Vec::new();
         for (number, text) in self.texts.iter().enumerate() {
             if text.whole == Some(whole) {
-                let record = Record {
-                    text: small("texts", number)?,
-                    position: 0,
-                };
+                let record = Record { text: small("texts", number)?, position: 0 };
                 keyed.push((whole.key(&text.hashes, &around), record));
             }
         }
@@ -223,27 +191,14 @@ impl<'c> Plan<'c> {
     fn add_text(&mut self, item: usize, option: Option<usize>) {
         let words = &self.corpus.items[item];
         let mut hashes = self.corpus.hashes(&words.stem).to_vec();
-        let mut flags = self
-            .corpus
-            .flags
-            .get(words.stem.clone())
-            .unwrap_or_default()
-            .to_vec();
+        let mut flags = self.corpus.flags.get(words.stem.clone()).unwrap_or_default().to_vec();
         if let Some(option) = option.and_then(|option| words.options.get(option)) {
             hashes.extend_from_slice(self.corpus.hashes(option));
             flags.extend_from_slice(self.corpus.flags.get(option.clone()).unwrap_or_default());
         }
         let item = item as u32;
         let (solid, boilerplate, canary) = (false, false, words.canary);
-        self.texts.push(Text {
-            item,
-            hashes,
-            flags,
-            solid,
-            whole: None,
-            boilerplate,
-            canary,
-        });
+        self.texts.push(Text { item, hashes, flags, solid, whole: None, boilerplate, canary });
     }
 
     /// Collects the grams of all texts and finds the texts that have a solid one.
@@ -251,26 +206,13 @@ impl<'c> Plan<'c> {
         let mut grams = std::mem::take(&mut self.grams);
         grams.clear();
         self.texts.iter_mut().for_each(|text| text.solid = false);
-        for (number, text) in self
-            .texts
-            .iter()
-            .enumerate()
-            .filter(|(_, text)| !text.canary)
-        {
+        for (number, text) in self.texts.iter().enumerate().filter(|(_, text)| !text.canary) {
             let number = small("texts", number)?;
             let needed = REAL_WORDS.min(self.ngram.div_ceil(2));
             gram::each(&text.hashes, self.ngram, |start, key| {
-                let flags = text
-                    .flags
-                    .get(start..start + self.ngram)
-                    .unwrap_or_default();
+                let flags = text.flags.get(start..start + self.ngram).unwrap_or_default();
                 let (position, hollow) = (start as u32, real_words(flags) < needed);
-                grams.push(Gram {
-                    key,
-                    text: number,
-                    position,
-                    hollow,
-                });
+                grams.push(Gram { key, text: number, position, hollow });
             });
         }
         grams.sort_unstable();
@@ -293,8 +235,7 @@ impl<'c> Plan<'c> {
             let long_numbers = text.flags.iter().filter(|&&f| f & LONG_NUMBER != 0).count();
             let real = real_words(&text.flags);
             let distinctive = long_numbers >= 2 && real >= 2;
-            let varied =
-                real >= REAL_WORDS || (real >= 1 && distinct(&text.hashes) >= ANYWHERE_DISTINCT);
+            let varied = real >= REAL_WORDS || (real >= 1 && distinct(&text.hashes) >= ANYWHERE_DISTINCT);
             let plain = words >= ANYWHERE_WORDS && varied;
             let fallback = words >= self.ngram;
             text.whole = if text.solid || words < HEAD {
@@ -323,10 +264,7 @@ impl<'c> Plan<'c> {
             let family = self.families[text.item as usize];
             gram::each(&text.hashes, HEAD, |start, key| {
                 let first = heads.partition_point(|&(head, _)| head < key);
-                let same = heads
-                    .iter()
-                    .skip(first)
-                    .take_while(|&&(head, _)| head == key);
+                let same = heads.iter().skip(first).take_while(|&&(head, _)| head == key);
                 for &(_, number) in same {
                     let rest = text.hashes.get(start..).unwrap_or_default();
                     let families = &mut seen[number];
@@ -375,10 +313,7 @@ impl<'c> Plan<'c> {
 
 impl Gram {
     fn record(&self) -> Record {
-        Record {
-            text: self.text,
-            position: self.position,
-        }
+        Record { text: self.text, position: self.position }
     }
 }
 
@@ -394,10 +329,7 @@ impl Whole {
 }
 
 fn real_words(flags: &[u8]) -> usize {
-    flags
-        .iter()
-        .filter(|&&f| f & (Word::IS_ALPHA2 | Word::IS_CJK) != 0)
-        .count()
+    flags.iter().filter(|&&f| f & (Word::IS_ALPHA2 | Word::IS_CJK) != 0).count()
 }
 
 fn distinct(hashes: &[u64]) -> usize {

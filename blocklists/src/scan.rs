@@ -134,12 +134,9 @@ impl<'b> Scanner<'b> {
             }
         }
         if strict {
-            self.hits
-                .iter_mut()
-                .for_each(|hit| hit.action = Action::Drop);
+            self.hits.iter_mut().for_each(|hit| hit.action = Action::Drop);
         }
-        self.hits
-            .sort_unstable_by_key(|hit| (hit.part, hit.start, hit.benchmark, hit.item));
+        self.hits.sort_unstable_by_key(|hit| (hit.part, hit.start, hit.benchmark, hit.item));
         &self.hits
     }
 
@@ -148,10 +145,7 @@ impl<'b> Scanner<'b> {
         let n = self.ngram;
         let (mut gram, mut head) = (Rolling::new(n), Rolling::new(HEAD));
         let heads = !self.heads.is_empty();
-        let old = |at: Option<usize>| {
-            at.and_then(|at| self.words.get(at))
-                .map_or(0, |word: &Word| word.hash)
-        };
+        let old = |at: Option<usize>| at.and_then(|at| self.words.get(at)).map_or(0, |word: &Word| word.hash);
         let mut matches = std::mem::take(&mut self.matches);
         for (at, word) in self.words.iter().enumerate() {
             gram.push(word.hash, old(at.checked_sub(n)));
@@ -172,24 +166,12 @@ impl<'b> Scanner<'b> {
         let Some(found) = self.grams.find(key) else {
             return;
         };
-        let action = if found.weak {
-            Action::Report
-        } else {
-            Action::Drop
-        };
+        let action = if found.weak { Action::Report } else { Action::Drop };
         for record in found.records() {
             let item = self.blocklist.text(record.text).item;
             let (text, words) = (record.text, self.ngram as u32);
             let (position, start) = (record.position, start as u32);
-            matches.push(Match {
-                item,
-                text,
-                start,
-                position,
-                words,
-                rule: Rule::NGram,
-                action,
-            });
+            matches.push(Match { item, text, start, position, words, rule: Rule::NGram, action });
         }
     }
 
@@ -199,15 +181,9 @@ impl<'b> Scanner<'b> {
         };
         for record in found.records() {
             let text = self.blocklist.text(record.text);
-            let run = self
-                .words
-                .get(start..start.saturating_add(text.words as usize));
+            let run = self.words.get(start..start.saturating_add(text.words as usize));
             if run.is_some_and(|run| gram::key_of(run.iter().map(|w| w.hash)) == text.key) {
-                matches.push(Match::whole(
-                    record.text,
-                    &text,
-                    (start, text.words as usize),
-                ));
+                matches.push(Match::whole(record.text, &text, (start, text.words as usize)));
             }
         }
     }
@@ -228,20 +204,13 @@ impl<'b> Scanner<'b> {
         let start = self.words.partition_point(|word| word.start < first.start);
         for record in found.records() {
             let text = self.blocklist.text(record.text);
-            self.matches
-                .push(Match::whole(record.text, &text, (start, question.len())));
+            self.matches.push(Match::whole(record.text, &text, (start, question.len())));
         }
     }
 
     /// Turns the matches of one part into one hit an item.
     fn merge(&mut self, part: u32, message: u32) {
-        let Self {
-            blocklist,
-            words,
-            matches,
-            hits,
-            ..
-        } = self;
+        let Self { blocklist, words, matches, hits, .. } = self;
         matches.sort_unstable_by_key(|m| (m.item, m.text, m.start, m.position));
         for group in matches.chunk_by_mut(|a, b| a.item == b.item) {
             let best = group.iter().map(|m| (m.action, m.rule)).min();
@@ -271,26 +240,13 @@ pub fn excerpt(text: &str, start: usize, end: usize) -> String {
     let border = |at: usize| text.floor_char_boundary(at.min(text.len()));
     let (start, end) = (border(start), border(end.max(start)));
     let (before, rest) = text.split_at_checked(start).unwrap_or((text, ""));
-    let matched = rest
-        .get(..end - start)
-        .unwrap_or(rest)
-        .chars()
-        .take(MOST)
-        .count();
+    let matched = rest.get(..end - start).unwrap_or(rest).chars().take(MOST).count();
     // two characters are kept for the ellipses
     let room = (MOST - 2).saturating_sub(matched);
-    let lead = before
-        .chars()
-        .rev()
-        .take(room.min(BEFORE))
-        .map(char::len_utf8)
-        .sum::<usize>();
+    let lead = before.chars().rev().take(room.min(BEFORE)).map(char::len_utf8).sum::<usize>();
     let cut = start - lead;
     let tail = text.get(cut..).unwrap_or_default();
-    let shown = tail
-        .char_indices()
-        .nth(MOST - 2)
-        .map_or(tail.len(), |(at, _)| at);
+    let shown = tail.char_indices().nth(MOST - 2).map_or(tail.len(), |(at, _)| at);
     let open = if cut > 0 { "…" } else { "" };
     let close = if shown < tail.len() { "…" } else { "" };
     format!("{open}{}{close}", tail.get(..shown).unwrap_or_default())
@@ -313,26 +269,10 @@ struct Match {
 impl Match {
     /// A match of all of `text`, which is `run` (first word, number of words) of the part.
     fn whole(number: u32, text: &crate::format::TextRow, run: (usize, usize)) -> Self {
-        let rule = if text.flags & CANARY_TEXT != 0 {
-            Rule::Canary
-        } else {
-            Rule::ShortItem
-        };
-        let action = if text.flags & WEAK_TEXT != 0 {
-            Action::Report
-        } else {
-            Action::Drop
-        };
+        let rule = if text.flags & CANARY_TEXT != 0 { Rule::Canary } else { Rule::ShortItem };
+        let action = if text.flags & WEAK_TEXT != 0 { Action::Report } else { Action::Drop };
         let (start, words) = (run.0 as u32, run.1 as u32);
-        Self {
-            item: text.item,
-            text: number,
-            start,
-            position: 0,
-            words,
-            rule,
-            action,
-        }
+        Self { item: text.item, text: number, start, position: 0, words, rule, action }
     }
 }
 

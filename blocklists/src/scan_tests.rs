@@ -11,37 +11,21 @@ use crate::text::words_of;
 
 fn item(stem: &str, options: &[&str]) -> Item {
     let options = options.iter().map(|&option| option.to_owned()).collect();
-    Item {
-        id: String::new(),
-        stem: stem.to_owned(),
-        options,
-    }
+    Item { id: String::new(), stem: stem.to_owned(), options }
 }
 
 fn blocklist(items: Vec<Item>, canaries: &[&str]) -> Blocklist {
     let mut builder = BlocklistBuilder::new(13).expect("n");
     let canaries = canaries.iter().map(|&canary| canary.to_owned()).collect();
-    let meta = BenchmarkMeta {
-        name: "a".into(),
-        canaries,
-        ..BenchmarkMeta::default()
-    };
+    let meta = BenchmarkMeta { name: "a".into(), canaries, ..BenchmarkMeta::default() };
     builder.add(meta, items).expect("items");
     builder.build().expect("built")
 }
 
 fn hits(blocklist: &Blocklist, text: &str, prompt: Prompt) -> Vec<(u32, Rule, Action)> {
-    let part = Part {
-        text,
-        message: 0,
-        whole_prompt: prompt == Prompt::Whole,
-    };
+    let part = Part { text, message: 0, whole_prompt: prompt == Prompt::Whole };
     let mut scanner = Scanner::new(blocklist);
-    scanner
-        .check(&[part], false)
-        .iter()
-        .map(|hit| (hit.item, hit.rule, hit.action))
-        .collect()
+    scanner.check(&[part], false).iter().map(|hit| (hit.item, hit.rule, hit.action)).collect()
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -50,8 +34,7 @@ enum Prompt {
     No,
 }
 
-const LONG: &str =
-    "a train leaves the town at noon and reaches the sea after three hours of travel";
+const LONG: &str = "a train leaves the town at noon and reaches the sea after three hours of travel";
 
 #[test]
 fn finds_an_item_whatever_it_looks_like() {
@@ -68,42 +51,21 @@ fn says_where_and_how_much() {
     let half = LONG.split(' ').take(14).collect::<Vec<_>>().join(" ");
     let text = format!("é: {half}. And then.");
     let parts = [
-        Part {
-            text: "nothing",
-            message: 0,
-            whole_prompt: true,
-        },
-        Part {
-            text: &text,
-            message: 3,
-            whole_prompt: false,
-        },
+        Part { text: "nothing", message: 0, whole_prompt: true },
+        Part { text: &text, message: 3, whole_prompt: false },
     ];
     let mut scanner = Scanner::new(&list);
     let hit = scanner.check(&parts, false).first().copied().expect("hit");
     assert_eq!((hit.part, hit.message, hit.benchmark), (1, 3, 0));
-    assert_eq!(
-        text.get(hit.start as usize..hit.end as usize),
-        Some(half.as_str())
-    );
+    assert_eq!(text.get(hit.start as usize..hit.end as usize), Some(half.as_str()));
     assert_eq!(hit.coverage_ppm, 14 * 1_000_000 / 16);
 }
 
 #[test]
 fn finds_short_items_whole_only() {
-    let list = blocklist(
-        vec![item("How many ways are there to seat nine people?", &[])],
-        &[],
-    );
+    let list = blocklist(vec![item("How many ways are there to seat nine people?", &[])], &[]);
     let found = [(0, Rule::ShortItem, Action::Drop)];
-    assert_eq!(
-        hits(
-            &list,
-            "So: how many ways are there to seat nine people, then",
-            Prompt::No
-        ),
-        found
-    );
+    assert_eq!(hits(&list, "So: how many ways are there to seat nine people, then", Prompt::No), found);
     assert!(hits(&list, "how many ways are there to seat nine", Prompt::Whole).is_empty());
 }
 
@@ -111,25 +73,12 @@ fn finds_short_items_whole_only() {
 fn finds_very_short_items_as_messages_only() {
     let list = blocklist(vec![item("What is the capital of France?", &[])], &[]);
     let asked = "Question: What is the capital of France?\nAnswer:";
-    assert_eq!(
-        hits(&list, asked, Prompt::Whole),
-        [(0, Rule::ShortItem, Action::Drop)]
-    );
+    assert_eq!(hits(&list, asked, Prompt::Whole), [(0, Rule::ShortItem, Action::Drop)]);
     assert!(hits(&list, asked, Prompt::No).is_empty());
-    assert!(
-        hits(
-            &list,
-            "Tell me, what is the capital of France?",
-            Prompt::Whole
-        )
-        .is_empty()
-    );
+    assert!(hits(&list, "Tell me, what is the capital of France?", Prompt::Whole).is_empty());
     let list = blocklist(vec![item("Compute the gcd of 2048 and 1536", &[])], &[]);
     let inside = "we compute the gcd of 2048 and 1536 first";
-    assert_eq!(
-        hits(&list, inside, Prompt::No),
-        [(0, Rule::ShortItem, Action::Drop)]
-    );
+    assert_eq!(hits(&list, inside, Prompt::No), [(0, Rule::ShortItem, Action::Drop)]);
 }
 
 #[test]
@@ -141,31 +90,15 @@ fn never_matches_fewer_than_four_words() {
 #[test]
 fn reports_boilerplate_and_drops_nothing_for_it() {
     let stock = "where m and n are relatively prime positive integers find the value of m plus n";
-    let topics = [
-        "red balls in an urn",
-        "a cube of ice",
-        "two walkers on a road of gravel",
-    ];
-    let more =
-        "and one long tale about it that no other problem in this small collection tells at all";
-    let items = topics
-        .map(|topic| item(&format!("{topic} {more} {topic} {stock}"), &[]))
-        .to_vec();
+    let topics = ["red balls in an urn", "a cube of ice", "two walkers on a road of gravel"];
+    let more = "and one long tale about it that no other problem in this small collection tells at all";
+    let items = topics.map(|topic| item(&format!("{topic} {more} {topic} {stock}"), &[])).to_vec();
     let list = blocklist(items, &[]);
     let found = hits(&list, stock, Prompt::No);
     assert!(!found.is_empty() && found.iter().all(|hit| hit.2 == Action::Report));
-    let part = Part {
-        text: stock,
-        message: 0,
-        whole_prompt: false,
-    };
+    let part = Part { text: stock, message: 0, whole_prompt: false };
     let mut scanner = Scanner::new(&list);
-    assert!(
-        scanner
-            .check(&[part], true)
-            .iter()
-            .all(|hit| hit.action == Action::Drop)
-    );
+    assert!(scanner.check(&[part], true).iter().all(|hit| hit.action == Action::Drop));
 }
 
 #[test]
@@ -178,39 +111,20 @@ fn a_transcription_makes_no_boilerplate() {
 
 #[test]
 fn number_runs_drop_only_whole() {
-    let numbers = (1..30)
-        .map(|i| (i * 7).to_string())
-        .collect::<Vec<_>>()
-        .join(" ");
+    let numbers = (1..30).map(|i| (i * 7).to_string()).collect::<Vec<_>>().join(" ");
     let list = blocklist(vec![item(&numbers, &[])], &[]);
-    let part_of_it = (3..25)
-        .map(|i| (i * 7).to_string())
-        .collect::<Vec<_>>()
-        .join(", ");
-    assert_eq!(
-        hits(&list, &part_of_it, Prompt::No),
-        [(0, Rule::NGram, Action::Report)]
-    );
-    assert_eq!(
-        hits(&list, &numbers, Prompt::No),
-        [(0, Rule::ShortItem, Action::Drop)]
-    );
+    let part_of_it = (3..25).map(|i| (i * 7).to_string()).collect::<Vec<_>>().join(", ");
+    assert_eq!(hits(&list, &part_of_it, Prompt::No), [(0, Rule::NGram, Action::Report)]);
+    assert_eq!(hits(&list, &numbers, Prompt::No), [(0, Rule::ShortItem, Action::Drop)]);
 }
 
 #[test]
 fn grams_do_not_cross_options() {
-    let options = [
-        "iron and copper in water",
-        "salt and sugar in air",
-        "gold and lead in fire",
-    ];
+    let options = ["iron and copper in water", "salt and sugar in air", "gold and lead in fire"];
     let list = blocklist(vec![item("Which mixture burns", &options)], &[]);
     assert!(hits(&list, &options.join(" "), Prompt::Whole).is_empty());
     let asked = format!("Which mixture burns? {}", options[2]);
-    assert_eq!(
-        hits(&list, &asked, Prompt::No),
-        [(0, Rule::ShortItem, Action::Drop)]
-    );
+    assert_eq!(hits(&list, &asked, Prompt::No), [(0, Rule::ShortItem, Action::Drop)]);
 }
 
 #[test]
@@ -227,11 +141,7 @@ fn canaries_drop() {
 fn matches_do_not_cross_parts() {
     let list = blocklist(vec![item(LONG, &[])], &[]);
     let (a, b) = LONG.split_at(30);
-    let parts = [a, b].map(|text| Part {
-        text,
-        message: 0,
-        whole_prompt: false,
-    });
+    let parts = [a, b].map(|text| Part { text, message: 0, whole_prompt: false });
     assert!(Scanner::new(&list).check(&parts, true).is_empty());
 }
 
@@ -257,15 +167,8 @@ fn naive(items: &[Item], n: usize, text: &str) -> (BTreeSet<u32>, BTreeSet<u32>)
     let row = words_of(text);
     let holds = |words: &[String], run: &[String]| words.windows(run.len()).any(|w| w == run);
     let common = |run: &[String]| {
-        let holders = stems
-            .iter()
-            .zip(&families)
-            .filter(|(stem, _)| holds(stem, run));
-        holders
-            .map(|(_, family)| family)
-            .collect::<BTreeSet<_>>()
-            .len()
-            >= BOILERPLATE_FAMILIES
+        let holders = stems.iter().zip(&families).filter(|(stem, _)| holds(stem, run));
+        holders.map(|(_, family)| family).collect::<BTreeSet<_>>().len() >= BOILERPLATE_FAMILIES
     };
     let real = |run: &[String]| {
         let real = |word: &&String| word.len() > 1 && !word.starts_with(char::is_numeric);

@@ -75,10 +75,7 @@ pub(crate) struct Surroundings {
 
 impl Surroundings {
     pub(crate) fn new() -> Self {
-        Self {
-            before: hashes(PREFIXES),
-            behind: hashes(SUFFIXES),
-        }
+        Self { before: hashes(PREFIXES), behind: hashes(SUFFIXES) }
     }
 
     /// The words of a message without what stands around the question; `hash` gives the hash of a
@@ -140,10 +137,7 @@ mod tests {
             ),
             bare
         );
-        assert_eq!(
-            stripped("What is 2 + 2? Let\u{2019}s think step by step. Answer:"),
-            bare
-        );
+        assert_eq!(stripped("What is 2 + 2? Let\u{2019}s think step by step. Answer:"), bare);
         assert_eq!(stripped("What is 2 + 2"), bare);
     }
 

@@ -26,15 +26,7 @@ pub(crate) enum Piece<'a> {
 pub(crate) fn backslash(text: &str, at: usize) -> (Piece<'_>, usize) {
     let bytes = text.as_bytes();
     let after = past_ignorable(text, end_of_run(bytes, at, |b| b == b'\\'));
-    let plain = |c| {
-        (
-            Piece::Char {
-                base: c,
-                mark: None,
-            },
-            after + 1,
-        )
-    };
+    let plain = |c| (Piece::Char { base: c, mark: None }, after + 1);
     match bytes.get(after) {
         Some(b'\'') => plain('\''),
         // TeX's soft hyphen; after two backslashes it would be a line break and a minus
@@ -53,10 +45,7 @@ pub(crate) fn backslash(text: &str, at: usize) -> (Piece<'_>, usize) {
 pub(crate) fn entity(text: &str, at: usize) -> (Piece<'_>, usize) {
     let bytes = text.as_bytes();
     let mut from = at + 1;
-    while bytes
-        .get(from..)
-        .is_some_and(|rest| rest.starts_with(b"amp;"))
-    {
+    while bytes.get(from..).is_some_and(|rest| rest.starts_with(b"amp;")) {
         from += 4;
     }
     let end = end_of_run(bytes, from, |b| b.is_ascii_alphanumeric() || b == b'#');
@@ -94,10 +83,7 @@ fn command(text: &str, from: usize) -> (Piece<'_>, usize) {
         };
         return (piece, end);
     }
-    if matches!(
-        name.as_bytes().first(),
-        Some(b'n' | b't' | b'r' | b'b' | b'f')
-    ) {
+    if matches!(name.as_bytes().first(), Some(b'n' | b't' | b'r' | b'b' | b'f')) {
         return (Piece::Break, from + 1);
     }
     (Piece::Command(name), end)
@@ -114,8 +100,7 @@ fn letters(text: &str, from: usize) -> (Cow<'_, str>, usize) {
         if next == end || after == next {
             return (name, end);
         }
-        name.to_mut()
-            .push_str(text.get(next..after).unwrap_or_default());
+        name.to_mut().push_str(text.get(next..after).unwrap_or_default());
         end = after;
     }
 }
@@ -153,9 +138,7 @@ fn unicode_escape(bytes: &[u8], at: usize) -> Option<(char, usize)> {
 
 fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
     let digits = bytes.get(at..at + 4)?;
-    digits.iter().try_fold(0, |value, &b| {
-        Some(value * 16 + char::from(b).to_digit(16)?)
-    })
+    digits.iter().try_fold(0, |value, &b| Some(value * 16 + char::from(b).to_digit(16)?))
 }
 
 fn named_or_numbered(name: &str) -> Option<Piece<'static>> {
@@ -171,11 +154,9 @@ fn named_or_numbered(name: &str) -> Option<Piece<'static>> {
         "apos" | "lsquo" | "rsquo" => one('\''),
         "shy" | "zwj" | "zwnj" => Some(Piece::Nothing),
         "szlig" => one('ß'),
-        "lt" | "gt" | "quot" | "nbsp" | "ensp" | "emsp" | "thinsp" | "ndash" | "mdash"
-        | "hellip" | "ldquo" | "rdquo" | "laquo" | "raquo" | "times" | "divide" | "minus"
-        | "plusmn" | "middot" | "bull" | "deg" | "le" | "ge" | "ne" | "copy" | "reg" => {
-            Some(Piece::Break)
-        }
+        "lt" | "gt" | "quot" | "nbsp" | "ensp" | "emsp" | "thinsp" | "ndash" | "mdash" | "hellip"
+        | "ldquo" | "rdquo" | "laquo" | "raquo" | "times" | "divide" | "minus" | "plusmn" | "middot"
+        | "bull" | "deg" | "le" | "ge" | "ne" | "copy" | "reg" => Some(Piece::Break),
         _ => accented(name),
     }
 }
@@ -195,10 +176,7 @@ fn accented(name: &str) -> Option<Piece<'static>> {
         "cedil" => '\u{0327}',
         _ => return None,
     };
-    Some(Piece::Char {
-        base,
-        mark: Some(mark),
-    })
+    Some(Piece::Char { base, mark: Some(mark) })
 }
 
 /// What a listed command gives.
@@ -272,11 +250,7 @@ mod tests {
     #[test]
     fn commands_are_sorted_and_short() {
         assert!(COMMANDS.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(
-            COMMANDS
-                .iter()
-                .all(|(name, _)| name.len() <= LONGEST_COMMAND)
-        );
+        assert!(COMMANDS.iter().all(|(name, _)| name.len() <= LONGEST_COMMAND));
     }
 
     #[test]
@@ -298,10 +272,7 @@ mod tests {
         assert_eq!(backslash(r"\u00e9", 0), (one('é'), 6));
         assert_eq!(backslash(r"\ud835\udc00", 0), (one('\u{1D400}'), 12));
         assert_eq!(backslash(r"\ud835x", 0), (Piece::Command("ud".into()), 3));
-        assert_eq!(
-            backslash(r"\underline", 0),
-            (Piece::Command("underline".into()), 10)
-        );
+        assert_eq!(backslash(r"\underline", 0), (Piece::Command("underline".into()), 10));
     }
 
     #[test]
@@ -314,15 +285,6 @@ mod tests {
         assert_eq!(entity("&amp;#x27;", 0), (one('\''), 10));
         assert_eq!(entity("&T", 0), (Piece::Break, 1));
         assert_eq!(entity("&#xD800;", 0), (Piece::Break, 1));
-        assert_eq!(
-            entity("&eacute;", 0),
-            (
-                Piece::Char {
-                    base: 'e',
-                    mark: Some('\u{301}')
-                },
-                8
-            )
-        );
+        assert_eq!(entity("&eacute;", 0), (Piece::Char { base: 'e', mark: Some('\u{301}') }, 8));
     }
 }

@@ -86,26 +86,19 @@ impl Words {
     /// touches a byte which needs the slow path, or at that byte.
     fn plain_stretch(&mut self, bytes: &[u8], mut at: usize, sink: &mut impl Sink) -> usize {
         loop {
-            let start = skip(bytes, at, |class| {
-                class == Class::Break || class == Class::Apostrophe
-            });
+            let start = skip(bytes, at, |class| class == Class::Break || class == Class::Apostrophe);
             let flags = match class_at(bytes, start) {
                 Class::Letter => match self.plain_letters(bytes, start) {
                     Some(end) => {
                         at = end;
-                        if self.word.len() > 1 {
-                            Word::IS_ALPHA2
-                        } else {
-                            0
-                        }
+                        if self.word.len() > 1 { Word::IS_ALPHA2 } else { 0 }
                     }
                     None => return start,
                 },
                 Class::Digit => {
                     at = skip(bytes, start, |class| class == Class::Digit);
                     self.word.clear();
-                    self.word
-                        .extend_from_slice(bytes.get(start..at).unwrap_or_default());
+                    self.word.extend_from_slice(bytes.get(start..at).unwrap_or_default());
                     Word::IS_DIGIT
                 }
                 _ => return start,
@@ -183,10 +176,7 @@ impl Words {
         }
         let composes = !c.is_ascii()
             && (fold::may_compose_with_previous(c) || is_combining_mark(c))
-            && self
-                .cluster
-                .last()
-                .is_some_and(|&last| last.is_alphanumeric() || !last.is_ascii());
+            && self.cluster.last().is_some_and(|&last| last.is_alphanumeric() || !last.is_ascii());
         if !composes {
             self.end_cluster(sink);
         }
@@ -313,12 +303,7 @@ trait Sink {
 impl Sink for Vec<Word> {
     fn word(&mut self, word: &[u8], (start, end): (usize, usize), flags: u8) {
         let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        self.push(Word {
-            hash: xxh3_64(word),
-            start: offset(start),
-            end: offset(end),
-            flags,
-        });
+        self.push(Word { hash: xxh3_64(word), start: offset(start), end: offset(end), flags });
     }
 }
 
@@ -400,18 +385,13 @@ const fn classes() -> [Class; 256] {
 }
 
 fn class_at(bytes: &[u8], at: usize) -> Class {
-    bytes
-        .get(at)
-        .map_or(Class::Break, |&b| CLASSES[usize::from(b)])
+    bytes.get(at).map_or(Class::Break, |&b| CLASSES[usize::from(b)])
 }
 
 /// The offset of the first byte from `at` on that `keep` refuses.
 fn skip(bytes: &[u8], at: usize, keep: impl Fn(Class) -> bool) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
-    at + rest
-        .iter()
-        .position(|&b| !keep(CLASSES[usize::from(b)]))
-        .unwrap_or(rest.len())
+    at + rest.iter().position(|&b| !keep(CLASSES[usize::from(b)])).unwrap_or(rest.len())
 }
 
 #[cfg(test)]

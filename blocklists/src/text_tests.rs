@@ -15,10 +15,7 @@ fn folds_case_width_and_ligatures() {
 
 #[test]
 fn drops_what_shows_nothing() {
-    assert_eq!(
-        words("exam\u{200B}ple ex\u{AD}am\u{2060}ple"),
-        "example example"
-    );
+    assert_eq!(words("exam\u{200B}ple ex\u{AD}am\u{2060}ple"), "example example");
 }
 
 #[test]
@@ -30,14 +27,8 @@ fn reads_look_alikes_as_latin_in_latin_words_only() {
 
 #[test]
 fn joins_over_an_apostrophe_between_letters_only() {
-    assert_eq!(
-        words("don't don\u{2019}t don&#39;t don\\u2019t don\\'t"),
-        "dont ".repeat(5).trim()
-    );
-    assert_eq!(
-        words("'quoted' dogs' a''b 5'3 x'5"),
-        "quoted dogs a b 5 3 x 5"
-    );
+    assert_eq!(words("don't don\u{2019}t don&#39;t don\\u2019t don\\'t"), "dont ".repeat(5).trim());
+    assert_eq!(words("'quoted' dogs' a''b 5'3 x'5"), "quoted dogs a b 5 3 x 5");
     assert_eq!(words("l'été d\u{2019}or"), "lété dor");
 }
 
@@ -54,20 +45,14 @@ fn parts_letters_digits_and_characters() {
 fn makes_tex_spellings_the_same() {
     let plain = words(r"\frac{1}{2} \le x");
     assert_eq!(words(r"\dfrac{1}{2}\leq x"), plain);
-    assert_eq!(
-        words(r"\left(\tfrac {1} {2}\right) \; \leq \, \mathrm{x}"),
-        plain
-    );
+    assert_eq!(words(r"\left(\tfrac {1} {2}\right) \; \leq \, \mathrm{x}"), plain);
     assert_eq!(words(r"\\frac{1}{2} \\leq x"), plain);
     assert_eq!(plain, "frac 1 2 le x");
 }
 
 #[test]
 fn undoes_json_escapes_and_entities() {
-    assert_eq!(
-        words(r#"Say \"hi\"\nFind\tthe sum\/mean"#),
-        "say hi find the sum mean"
-    );
+    assert_eq!(words(r#"Say \"hi\"\nFind\tthe sum\/mean"#), "say hi find the sum mean");
     assert_eq!(words("a &lt; b &amp;&amp; c&nbsp;d AT&T"), "a b c d at t");
     assert_eq!(words(r"caf\u00e9 caf&eacute;"), "café café");
 }
@@ -78,15 +63,7 @@ fn gives_spans_and_flags() {
     Words::new().scan("It's 42 é求", &mut out);
     let seen: Vec<_> = out.iter().map(|w| (w.start, w.end, w.flags)).collect();
     let alpha = Word::IS_ALPHA2;
-    assert_eq!(
-        seen,
-        [
-            (0, 4, alpha),
-            (5, 7, Word::IS_DIGIT),
-            (8, 10, 0),
-            (10, 13, Word::IS_CJK)
-        ]
-    );
+    assert_eq!(seen, [(0, 4, alpha), (5, 7, Word::IS_DIGIT), (8, 10, 0), (10, 13, Word::IS_CJK)]);
     assert_eq!(out.first().map(|w| w.hash), Some(xxh3_64(b"its")));
 }
 

@@ -68,9 +68,7 @@ pub fn floats_as_text(value: Value) -> Value {
         }
         Value::Array(items) => items.into_iter().map(floats_as_text).collect(),
         Value::Object(fields) => {
-            let fields = fields
-                .into_iter()
-                .map(|(key, value)| (key, floats_as_text(value)));
+            let fields = fields.into_iter().map(|(key, value)| (key, floats_as_text(value)));
             Value::Object(fields.collect())
         }
         other => other,
@@ -82,10 +80,7 @@ pub fn sorted(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(sorted).collect(),
         Value::Object(fields) => Value::Object(
-            in_order(fields)
-                .into_iter()
-                .map(|(key, value)| (key.clone(), sorted(value)))
-                .collect(),
+            in_order(fields).into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect(),
         ),
         other => other.clone(),
     }
@@ -123,11 +118,7 @@ fn write_value(out: &mut String, value: &Value, at: &mut String) -> Result<(), C
     Ok(())
 }
 
-fn write_number(
-    out: &mut String,
-    number: &serde_json::Number,
-    at: &str,
-) -> Result<(), CanonicalError> {
+fn write_number(out: &mut String, number: &serde_json::Number, at: &str) -> Result<(), CanonicalError> {
     let written = match (number.as_u64(), number.as_i64()) {
         (Some(whole), _) => write!(out, "{whole}"),
         (None, Some(whole)) => write!(out, "{whole}"),
@@ -136,9 +127,7 @@ fn write_number(
             return Err(CanonicalError::Number { pointer, number });
         }
     };
-    written.map_err(|error| CanonicalError::Serialise {
-        reason: error.to_string(),
-    })
+    written.map_err(|error| CanonicalError::Serialise { reason: error.to_string() })
 }
 
 fn write_string(out: &mut String, text: &str) {
@@ -176,7 +165,5 @@ fn in_order(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
 }
 
 fn serialise_error(error: serde_json::Error) -> CanonicalError {
-    CanonicalError::Serialise {
-        reason: error.to_string(),
-    }
+    CanonicalError::Serialise { reason: error.to_string() }
 }

@@ -175,11 +175,7 @@ impl ManifestDiff {
             .filter(|(count, _)| *count > 0)
             .map(|(count, weight)| format!("{count} {}", weight.as_str()))
             .collect();
-        if parts.is_empty() {
-            "no differences".to_owned()
-        } else {
-            parts.join(", ")
-        }
+        if parts.is_empty() { "no differences".to_owned() } else { parts.join(", ") }
     }
 }
 

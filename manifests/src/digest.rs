@@ -156,10 +156,7 @@ impl Hasher {
 
 fn hex(bytes: &[u8]) -> String {
     let nibble = |n: u8| char::from(if n < 10 { b'0' + n } else { b'a' + n - 10 });
-    bytes
-        .iter()
-        .flat_map(|byte| [nibble(byte >> 4), nibble(byte & 15)])
-        .collect()
+    bytes.iter().flat_map(|byte| [nibble(byte >> 4), nibble(byte & 15)]).collect()
 }
 
 #[cfg(test)]
@@ -187,17 +184,11 @@ mod tests {
     #[test]
     fn refuses_what_is_no_digest() {
         let message = |text: &str| text.parse::<Digest>().expect_err("refused").to_string();
-        assert_eq!(
-            message("md5:00"),
-            "`md5:00` is not a digest: it does not start with `sha256:`"
-        );
+        assert_eq!(message("md5:00"), "`md5:00` is not a digest: it does not start with `sha256:`");
         assert!(message("sha256:00").contains("64 lower-case hex digits"));
         assert!(EMPTY.to_uppercase().parse::<Digest>().is_err());
         assert!(EMPTY.replace("e3b0", "E3B0").parse::<Digest>().is_err());
         assert_eq!(EMPTY.parse::<Digest>().expect("accepted").as_str(), EMPTY);
-        assert_eq!(
-            Digest::from_hex(&"AB".repeat(32)).expect("accepted").hex(),
-            "ab".repeat(32)
-        );
+        assert_eq!(Digest::from_hex(&"AB".repeat(32)).expect("accepted").hex(), "ab".repeat(32));
     }
 }

@@ -157,10 +157,7 @@ impl SampleLedger {
 
     /// Counts `tokens` tokens as lost for `reason`; saturates.
     pub fn lose_tokens(&mut self, reason: &str, tokens: u64) {
-        add(
-            self.tokens_lost.entry(reason.to_owned()).or_default(),
-            tokens,
-        );
+        add(self.tokens_lost.entry(reason.to_owned()).or_default(), tokens);
     }
 }
 
@@ -183,13 +180,7 @@ mod tests {
     use super::*;
 
     fn rows() -> RowLedger {
-        let mut ledger = RowLedger {
-            read: 10,
-            sampled_out: 1,
-            kept: 5,
-            failed: 1,
-            ..Default::default()
-        };
+        let mut ledger = RowLedger { read: 10, sampled_out: 1, kept: 5, failed: 1, ..Default::default() };
         ledger.drop_rows("decontaminate.ngram", 2);
         ledger.drop_rows("normalise.empty", 1);
         ledger
@@ -209,12 +200,7 @@ mod tests {
 
     #[test]
     fn samples_balance_without_lost_tokens() {
-        let mut ledger = SampleLedger {
-            made: 4,
-            packed: 2,
-            sampled_out: 1,
-            ..Default::default()
-        };
+        let mut ledger = SampleLedger { made: 4, packed: 2, sampled_out: 1, ..Default::default() };
         ledger.lose_tokens("pack.overlong", 900);
         ledger.drop_samples("pack.overlong", 1);
         assert_eq!(ledger.balance("tulu"), Ok(()));
@@ -237,12 +223,7 @@ mod tests {
 
     #[test]
     fn huge_counts_do_not_wrap() {
-        let mut ledger = RowLedger {
-            read: 0,
-            kept: u64::MAX,
-            failed: 1,
-            ..Default::default()
-        };
+        let mut ledger = RowLedger { read: 0, kept: u64::MAX, failed: 1, ..Default::default() };
         assert!(ledger.balance("x").is_err());
         ledger.merge(&ledger.clone());
         assert_eq!(ledger.kept, u64::MAX);

@@ -126,9 +126,7 @@ pub struct InputFile {
 }
 
 /// How far the bytes of an input file were checked.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verified {
     /// The whole file was hashed.
@@ -302,9 +300,7 @@ pub struct ShardRecord {
 }
 
 /// What a shard is for.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Split {
     /// To train on.
@@ -397,12 +393,8 @@ impl Manifest {
     /// # Errors
     /// [`LedgerError`] of the first source, by name, that is off; rows before samples.
     pub fn balance(&self) -> Result<(), LedgerError> {
-        self.rows
-            .iter()
-            .try_for_each(|(name, ledger)| ledger.balance(name))?;
-        self.samples
-            .iter()
-            .try_for_each(|(name, ledger)| ledger.balance(name))
+        self.rows.iter().try_for_each(|(name, ledger)| ledger.balance(name))?;
+        self.samples.iter().try_for_each(|(name, ledger)| ledger.balance(name))
     }
 }
 

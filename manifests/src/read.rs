@@ -62,9 +62,7 @@ pub enum ManifestError {
         reason: String,
     },
     /// A whole manifest whose content is not what was sealed.
-    #[error(
-        "manifest was changed after it was sealed: it says `{stated}`, its content has `{computed}`"
-    )]
+    #[error("manifest was changed after it was sealed: it says `{stated}`, its content has `{computed}`")]
     Edited {
         /// `manifest_digest` of the file.
         stated: Digest,
@@ -90,8 +88,7 @@ impl Manifest {
         let value: Value = serde_json::from_slice(bytes).map_err(json_error)?;
         check_schema(&value)?;
         let manifest: Self = serde_json::from_slice(bytes).map_err(shape_error)?;
-        let computed =
-            digest_of_value(&value).map_err(|source| ManifestError::Canonical { source })?;
+        let computed = digest_of_value(&value).map_err(|source| ManifestError::Canonical { source })?;
         if computed == manifest.manifest_digest {
             Ok(manifest)
         } else {
@@ -112,33 +109,21 @@ fn check_schema(value: &Value) -> Result<(), ManifestError> {
             None => {
                 let keys = fields.keys().take(4).map(|key| format!("`{key}`"));
                 let keys: Vec<_> = keys.collect();
-                let found = if keys.is_empty() {
-                    "no keys".to_owned()
-                } else {
-                    keys.join(", ")
-                };
+                let found = if keys.is_empty() { "no keys".to_owned() } else { keys.join(", ") };
                 return Err(ManifestError::Foreign { found });
             }
         },
         other => {
-            return Err(ManifestError::Foreign {
-                found: kind(other).to_owned(),
-            });
+            return Err(ManifestError::Foreign { found: kind(other).to_owned() });
         }
     };
-    let version = found
-        .strip_prefix(SCHEMA_PREFIX)
-        .and_then(|version| version.parse::<u64>().ok());
+    let version = found.strip_prefix(SCHEMA_PREFIX).and_then(|version| version.parse::<u64>().ok());
     match version {
         Some(_) if found == SCHEMA => Ok(()),
-        Some(found) if found > SCHEMA_VERSION => Err(ManifestError::Newer {
-            found,
-            supported: SCHEMA_VERSION,
-        }),
-        _ => Err(ManifestError::OtherSchema {
-            found: found.clone(),
-            expected: SCHEMA,
-        }),
+        Some(found) if found > SCHEMA_VERSION => {
+            Err(ManifestError::Newer { found, supported: SCHEMA_VERSION })
+        }
+        _ => Err(ManifestError::OtherSchema { found: found.clone(), expected: SCHEMA }),
     }
 }
 
@@ -158,20 +143,12 @@ fn json_error(error: serde_json::Error) -> ManifestError {
     if error.is_eof() {
         return ManifestError::Truncated { line, column };
     }
-    ManifestError::NotJson {
-        line,
-        column,
-        reason: reason(&error),
-    }
+    ManifestError::NotJson { line, column, reason: reason(&error) }
 }
 
 fn shape_error(error: serde_json::Error) -> ManifestError {
     let (line, column) = (error.line(), error.column());
-    ManifestError::Shape {
-        line,
-        column,
-        reason: reason(&error),
-    }
+    ManifestError::Shape { line, column, reason: reason(&error) }
 }
 
 /// What serde said, without the place that our message already names.

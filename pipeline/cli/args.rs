@@ -96,7 +96,9 @@ pub enum BlocklistCommand {
 
 /// `potable blocklist build`.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Examples:\n  potable blocklist build gsm8k.toml -o gsm8k.blk\n  potable blocklist build test.jsonl --ngram 8 -o test.blk")]
+#[command(
+    after_help = "Examples:\n  potable blocklist build gsm8k.toml -o gsm8k.blk\n  potable blocklist build test.jsonl --ngram 8 -o test.blk"
+)]
 pub struct BuildArgs {
     /// Definition files (.toml) or files of prompts (.jsonl, .txt).
     #[arg(required = true, help_heading = "Input")]
@@ -135,7 +137,9 @@ pub enum ManifestCommand {
 
 /// `potable manifest diff`.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Examples:\n  potable manifest diff golden.json out/manifest.json\n  potable manifest diff old/ new/ --format markdown --fail-on blocking")]
+#[command(
+    after_help = "Examples:\n  potable manifest diff golden.json out/manifest.json\n  potable manifest diff old/ new/ --format markdown --fail-on blocking"
+)]
 pub struct DiffArgs {
     /// The old manifest: a file, or a folder that holds manifest.json.
     #[arg(help_heading = "Input")]

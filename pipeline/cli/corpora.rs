@@ -25,7 +25,11 @@ pub fn run(args: CorporaArgs, output: &Output) -> Result<Answer> {
         CorporaCommand::Show { id } => {
             let card = cards.iter().find(|card| card.id == id);
             let card = card.ok_or_else(|| {
-                RecipeError::value_hint("corpora", format!("there is no corpus `{id}`"), "`potable corpora list` shows all")
+                RecipeError::value_hint(
+                    "corpora",
+                    format!("there is no corpus `{id}`"),
+                    "`potable corpora list` shows all",
+                )
             })?;
             output.data(&show(card))?;
         }
@@ -49,7 +53,8 @@ fn show(card: &Card) -> String {
 
 fn show_config(config: &CardConfig, is_default: bool) -> String {
     let mark = if is_default { " (default)" } else { "" };
-    let mut text = format!("\n\nconfig {}{mark}: split {}, {}", config.name, config.split, config.format.name());
+    let mut text =
+        format!("\n\nconfig {}{mark}: split {}, {}", config.name, config.split, config.format.name());
     text += &format!("\n  files {}", config.files.join(", "));
     if let Some(predicate) = &config.where_ {
         text += &format!("\n  where {predicate}");

@@ -81,7 +81,7 @@ fn load(path: &Path) -> Result<Manifest, ManifestCommandError> {
     if path.is_dir() && !file.exists() {
         return Err(ManifestCommandError::NoManifest { path: path.to_path_buf() });
     }
-    let bytes = std::fs::read(&file)
-        .map_err(|source| ManifestCommandError::Read { path: file.clone(), source })?;
+    let bytes =
+        std::fs::read(&file).map_err(|source| ManifestCommandError::Read { path: file.clone(), source })?;
     Manifest::from_slice(&bytes).map_err(|source| ManifestCommandError::Unusable { path: file, source })
 }

@@ -28,7 +28,10 @@ const DRAW_EVERY: Duration = Duration::from_millis(200);
 /// Whatever stops the run.
 pub fn run(args: PrepArgs, output: &Output) -> Result<Answer> {
     let Some(name) = &args.recipe else {
-        output.data(&format!("Name a recipe file, or one of these:\n\n{}\n  potable prep demo", recipes::list()))?;
+        output.data(&format!(
+            "Name a recipe file, or one of these:\n\n{}\n  potable prep demo",
+            recipes::list()
+        ))?;
         return Ok(Answer::No);
     };
     let recipe = Recipe::load(name)?;
@@ -134,12 +137,25 @@ fn describe(plans: &[Plan], out: &Path) -> String {
             lines.push(format!("phase {phase}"));
         }
         for source in &plan.sources {
-            let rows = source.rows().map_or("rows not known before reading".to_owned(), |rows| format!("{} rows", grouped(rows)));
+            let rows = source
+                .rows()
+                .map_or("rows not known before reading".to_owned(), |rows| format!("{} rows", grouped(rows)));
             let size: u64 = source.files.iter().map(|f| f.size).sum();
-            lines.push(format!("{:<24} {} files, {}, {rows}", source.config.name, source.files.len(), bytes(size)));
+            lines.push(format!(
+                "{:<24} {} files, {}, {rows}",
+                source.config.name,
+                source.files.len(),
+                bytes(size)
+            ));
             for file in &source.files {
                 let rows = file.rows.map_or("?".to_owned(), grouped);
-                lines.push(format!("  {:<40} {:>10} {:>12} rows  sha256:{}", file.file.name, bytes(file.size), rows, file.sha256));
+                lines.push(format!(
+                    "  {:<40} {:>10} {:>12} rows  sha256:{}",
+                    file.file.name,
+                    bytes(file.size),
+                    rows,
+                    file.sha256
+                ));
             }
         }
         lines.push(format!(
@@ -194,7 +210,9 @@ fn line(progress: &Progress, elapsed: Duration) -> String {
         Step::Plan => "plan        finding and hashing inputs".to_owned(),
         Step::Map => {
             let sources = progress.sources();
-            let sum = |f: fn(&crate::run::progress::SourceProgress) -> u64| sources.iter().map(|s| f(s)).sum::<u64>();
+            let sum = |f: fn(&crate::run::progress::SourceProgress) -> u64| {
+                sources.iter().map(|s| f(s)).sum::<u64>()
+            };
             let (rows, read) = (sum(|s| s.rows.load(Relaxed)), sum(|s| s.bytes.load(Relaxed)));
             let (tokens, planned) = (sum(|s| s.tokens.load(Relaxed)), sum(|s| s.planned_bytes));
             let seconds = elapsed.as_secs_f64().max(0.001);
@@ -220,8 +238,10 @@ fn line(progress: &Progress, elapsed: Duration) -> String {
 fn show_bars(progress: &Progress, ended: &Receiver<()>) {
     use std::sync::atomic::Ordering::Relaxed;
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-    let style = BarStyle::with_template("{prefix:20!} {bar:24} {bytes:>10}/{total_bytes:10} {bytes_per_sec:>12} eta {eta:4} {msg}")
-        .unwrap_or_else(|_| BarStyle::default_bar());
+    let style = BarStyle::with_template(
+        "{prefix:20!} {bar:24} {bytes:>10}/{total_bytes:10} {bytes_per_sec:>12} eta {eta:4} {msg}",
+    )
+    .unwrap_or_else(|_| BarStyle::default_bar());
     let mut shown: Vec<ProgressBar> = Vec::new();
     let status = bars.add(ProgressBar::new_spinner());
     let began = Instant::now();
@@ -239,7 +259,11 @@ fn show_bars(progress: &Progress, ended: &Receiver<()>) {
                 bar.set_length(source.planned_bytes.max(read));
                 bar.set_position(read);
                 let rate = source.tokens.load(Relaxed) as f64 / began.elapsed().as_secs_f64().max(0.001);
-                bar.set_message(format!("{} rows, {} tokens/s", grouped(source.rows.load(Relaxed)), grouped(rate as u64)));
+                bar.set_message(format!(
+                    "{} rows, {} tokens/s",
+                    grouped(source.rows.load(Relaxed)),
+                    grouped(rate as u64)
+                ));
             }
         }
         status.set_message(line(progress, began.elapsed()));

@@ -36,7 +36,12 @@ pub fn of(report: &PrepReport, elapsed: Duration) -> String {
     lines.push(fact(
         "packed",
         &grouped(tokens.packs),
-        &format!("packs  {} full, {} tokens, {} trained on", percent(tokens.fill_ppm), grouped(tokens.total), grouped(tokens.trained)),
+        &format!(
+            "packs  {} full, {} tokens, {} trained on",
+            percent(tokens.fill_ppm),
+            grouped(tokens.total),
+            grouped(tokens.trained)
+        ),
     ));
     let size: u64 = manifest.run.file_sha256.values().map(|f| f.size).sum();
     lines.push(fact(
@@ -63,7 +68,8 @@ fn drops(report: &PrepReport) -> Vec<String> {
             *sums.entry(reason).or_default() += count;
         }
     }
-    let contaminated: u64 = sums.iter().filter(|(r, _)| r.stage() == Stage::Decontaminate).map(|(_, c)| c).sum();
+    let contaminated: u64 =
+        sums.iter().filter(|(r, _)| r.stage() == Stage::Decontaminate).map(|(_, c)| c).sum();
     let mut lines = Vec::new();
     if contaminated > 0 {
         let by: Vec<String> = manifest
@@ -73,7 +79,11 @@ fn drops(report: &PrepReport) -> Vec<String> {
             .filter(|b| b.rows_dropped > 0)
             .map(|b| format!("{} {}", b.name, grouped(b.rows_dropped)))
             .collect();
-        lines.push(fact("removed", &grouped(contaminated), &format!("rows   contaminated ({})", by.join(", "))));
+        lines.push(fact(
+            "removed",
+            &grouped(contaminated),
+            &format!("rows   contaminated ({})", by.join(", ")),
+        ));
     }
     for (reason, count) in sums.iter().filter(|(r, _)| r.stage() != Stage::Decontaminate) {
         let label = if *reason == DropReason::SourceWhere { "left out" } else { "rejected" };

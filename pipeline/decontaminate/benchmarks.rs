@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use potable_blocklists::{
-    BenchmarkDefinition, BenchmarkMeta, Blocklist, BlocklistBuilder, BlocklistError, DefinitionError,
-    Item, SourceFile as BenchmarkFile,
+    BenchmarkDefinition, BenchmarkMeta, Blocklist, BlocklistBuilder, BlocklistError, DefinitionError, Item,
+    SourceFile as BenchmarkFile,
 };
 use potable_manifests::sha256_hex;
 
@@ -180,16 +180,21 @@ fn read_prompts(name: &str, label: &str, text: &[u8]) -> LoadedBenchmark {
     }
 }
 
-fn read_definition(definition: &BenchmarkDefinition, folder: &Folder) -> Result<LoadedBenchmark, BenchmarkError> {
+fn read_definition(
+    definition: &BenchmarkDefinition,
+    folder: &Folder,
+) -> Result<LoadedBenchmark, BenchmarkError> {
     let name = &definition.name;
     let wrap = |source| BenchmarkError::Source { name: name.clone(), source };
     let format: Option<Format> = match &definition.format {
         None => None,
-        Some(text) => Some(serde_json::from_value(text.as_str().into()).map_err(|_| BenchmarkError::Item {
-            name: name.clone(),
-            place: "definition".to_owned(),
-            problem: format!("there is no format `{text}`"),
-        })?),
+        Some(text) => {
+            Some(serde_json::from_value(text.as_str().into()).map_err(|_| BenchmarkError::Item {
+                name: name.clone(),
+                place: "definition".to_owned(),
+                problem: format!("there is no format `{text}`"),
+            })?)
+        }
     };
     if definition.files.is_empty() {
         return Err(BenchmarkError::NotLocal { name: name.clone() });
@@ -228,7 +233,11 @@ fn read_definition(definition: &BenchmarkDefinition, folder: &Folder) -> Result<
     Ok(loaded)
 }
 
-fn read_items(definition: &BenchmarkDefinition, file: &SourceFile, items: &mut Vec<Item>) -> Result<(), BenchmarkError> {
+fn read_items(
+    definition: &BenchmarkDefinition,
+    file: &SourceFile,
+    items: &mut Vec<Item>,
+) -> Result<(), BenchmarkError> {
     let wrap = |source| BenchmarkError::Source { name: definition.name.clone(), source };
     let request = ReadRequest {
         range: Range::default(),
@@ -270,7 +279,9 @@ impl ItemColumns {
         let first = |names: &[&str]| names.iter().find(|name| has(name)).map(|name| (*name).to_owned());
         let prompt = if definition.prompt.is_empty() {
             let found = first(&["question", "prompt", "problem", "text"]);
-            vec![found.ok_or_else(|| format!("has none of `question`, `prompt`, `problem`, `text`; there are {}", quoted(present)))?]
+            vec![found.ok_or_else(|| {
+                format!("has none of `question`, `prompt`, `problem`, `text`; there are {}", quoted(present))
+            })?]
         } else {
             definition.prompt.clone()
         };

@@ -35,7 +35,8 @@ impl Normaliser {
     pub fn apply(&self, row: &CheckedRow, acted: &mut Acted) -> Outcome<Vec<RenderedSample>> {
         match row.content() {
             Checked::Document(document) => {
-                if self.policy.control_text == ControlText::Drop && rendered::has_control_text(&document.text) {
+                if self.policy.control_text == ControlText::Drop && rendered::has_control_text(&document.text)
+                {
                     return Outcome::Drop(DropReason::NormaliseControlText);
                 }
                 Outcome::Keep(vec![RenderedSample::document(&document.text)])

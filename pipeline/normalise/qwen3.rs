@@ -1,9 +1,7 @@
 //! The Qwen3 (hybrid) chat format. The text is that of the model's own chat template, rule by rule;
 //! the options of the policy say what is dropped, stripped or trained on besides.
 
-use super::policy::{
-    ControlText, EmptyThink, History, LeadingNewlines, OnLossy, OnUnclosed, Policy, Train,
-};
+use super::policy::{ControlText, EmptyThink, History, LeadingNewlines, OnLossy, OnUnclosed, Policy, Train};
 use super::rendered::{Acted, RenderedSample, has_control_text};
 use super::turn::{Fault, Turn};
 use crate::run::reason::DropReason;
@@ -56,7 +54,11 @@ pub fn normalise(
 ///
 /// # Errors
 /// The reason why the policy drops the row.
-pub fn render(conversation: &Conversation, policy: &Policy, ending: Ending) -> Result<RenderedSample, DropReason> {
+pub fn render(
+    conversation: &Conversation,
+    policy: &Policy,
+    ending: Ending,
+) -> Result<RenderedSample, DropReason> {
     let mut acted = Acted::new();
     let last = conversation.messages.len().saturating_sub(1);
     Renderer::new(conversation, policy, last, &mut acted).render(ending)
@@ -82,14 +84,12 @@ fn refuse(conversation: &Conversation, policy: &Policy) -> Option<DropReason> {
             return Some(DropReason::NormaliseNoUser);
         }
     }
-    messages.iter().filter(|m| m.role == Role::Assistant).find_map(|message| {
-        match Turn::of(message).fault {
-            Some(Fault::Lossy) if policy.on_lossy == OnLossy::Drop => Some(DropReason::NormaliseLossy),
-            Some(Fault::Unclosed) if policy.on_unclosed == OnUnclosed::Drop => {
-                Some(DropReason::NormaliseUnclosedThink)
-            }
-            _ => None,
+    messages.iter().filter(|m| m.role == Role::Assistant).find_map(|message| match Turn::of(message).fault {
+        Some(Fault::Lossy) if policy.on_lossy == OnLossy::Drop => Some(DropReason::NormaliseLossy),
+        Some(Fault::Unclosed) if policy.on_unclosed == OnUnclosed::Drop => {
+            Some(DropReason::NormaliseUnclosedThink)
         }
+        _ => None,
     })
 }
 
@@ -110,7 +110,14 @@ struct Renderer<'a> {
 impl<'a> Renderer<'a> {
     fn new(conversation: &'a Conversation, policy: &'a Policy, end: usize, acted: &'a mut Acted) -> Self {
         let messages = conversation.messages.get(..=end).unwrap_or(&conversation.messages);
-        Renderer { conversation, messages, policy, query: last_query(messages), acted, sample: RenderedSample::default() }
+        Renderer {
+            conversation,
+            messages,
+            policy,
+            query: last_query(messages),
+            acted,
+            sample: RenderedSample::default(),
+        }
     }
 
     fn render(&mut self, ending: Ending) -> Result<RenderedSample, DropReason> {

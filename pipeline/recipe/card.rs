@@ -85,7 +85,7 @@ mod tests {
             for config in &card.config {
                 match &config.mapping {
                     Some(mapping) => {
-                        mapping.resolve(&card.id, &[]).unwrap();
+                        mapping.resolve(&card.id, &[], &[]).unwrap();
                     }
                     None => assert!(config.text_missing, "{} {}", card.id, config.name),
                 }

@@ -68,7 +68,11 @@ impl RecipeError {
     }
 
     /// A value that cannot be used, and the way out.
-    pub fn value_hint(place: impl Into<String>, problem: impl Into<String>, way_out: impl Into<String>) -> Self {
+    pub fn value_hint(
+        place: impl Into<String>,
+        problem: impl Into<String>,
+        way_out: impl Into<String>,
+    ) -> Self {
         RecipeError::Value { place: place.into(), problem: problem.into(), way_out: Some(way_out.into()) }
     }
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::card::{Card, CardConfig, cards};
 use super::error::RecipeError;
 use super::file::{
-    DecontaminateFile, DedupFile, Exact, NormaliseFile, OnBadRow, OutputFile, Overlong, PackFile,
-    PhaseFile, PolicyName, RecipeFile, ShardFormat, SourceEntry, Strategy, TokeniseFile,
+    DecontaminateFile, DedupFile, Exact, NormaliseFile, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile,
+    PolicyName, RecipeFile, ShardFormat, SourceEntry, Strategy, TokeniseFile,
 };
 use super::{BUILT_IN, EMBEDDED};
 use crate::normalise::Policy;
@@ -213,7 +213,10 @@ fn named_phases(file: &RecipeFile, base: &Path) -> Result<Vec<ResolvedPhase>, Re
             ));
         }
         if !seen.insert(phase.name.clone()) {
-            return Err(RecipeError::value(format!("phase `{}`", phase.name), "there are two phases of this name"));
+            return Err(RecipeError::value(
+                format!("phase `{}`", phase.name),
+                "there are two phases of this name",
+            ));
         }
         phases.push(resolve_phase(file, phase, base, Some(phase.name.clone()))?);
     }
@@ -276,7 +279,11 @@ fn resolve_source(
     let Some(paths) = entry.path.clone().filter(|paths| !paths.is_empty()) else {
         return Err(RecipeError::value_hint(
             place,
-            if entry.corpus.is_some() { "a corpus is read from its local copy, and there is no `path`" } else { "there is neither `path` nor `corpus`" },
+            if entry.corpus.is_some() {
+                "a corpus is read from its local copy, and there is no `path`"
+            } else {
+                "there is neither `path` nor `corpus`"
+            },
             "set `path` to a file, a folder or a glob; with `corpus`, to the folder of its repository's copy",
         ));
     };
@@ -373,7 +380,10 @@ fn check_split(source: &ResolvedSource, card: &Card, config: &CardConfig) -> Res
     Err(RecipeError::value_hint(
         place,
         format!("split `{split}` of `{}` is not its training split", card.id),
-        format!("take split `{}`; `allow_eval_split = true` allows others, and the manifest says so", config.split),
+        format!(
+            "take split `{}`; `allow_eval_split = true` allows others, and the manifest says so",
+            config.split
+        ),
     ))
 }
 
@@ -408,7 +418,9 @@ fn weight(weight: Option<f64>, place: &str) -> Result<Option<u64>, RecipeError> 
     match weight {
         None => Ok(None),
         Some(w) if w > 0.0 && w <= 1.0 => Ok(Some((w * 1e6).round() as u64)),
-        Some(w) => Err(RecipeError::value(place, format!("`weight = {w}` is not a share above 0 and up to 1"))),
+        Some(w) => {
+            Err(RecipeError::value(place, format!("`weight = {w}` is not a share above 0 and up to 1")))
+        }
     }
 }
 
@@ -417,7 +429,9 @@ fn check_weights(sources: &[ResolvedSource]) -> Result<(), RecipeError> {
     if weighted == 0 {
         return Ok(());
     }
-    if let Some(source) = sources.iter().find(|s| s.weight_ppm.is_none() || s.max_rows.is_some() || s.max_tokens.is_some()) {
+    if let Some(source) =
+        sources.iter().find(|s| s.weight_ppm.is_none() || s.max_rows.is_some() || s.max_tokens.is_some())
+    {
         return Err(RecipeError::value_hint(
             format!("source `{}`", source.name),
             "weights and caps do not mix in a phase",
@@ -506,7 +520,10 @@ fn pack(file: &PackFile) -> Result<PackConfig, RecipeError> {
 fn output(file: &OutputFile) -> Result<OutputConfig, RecipeError> {
     let validation = file.validation.unwrap_or(0.0);
     if !(0.0..=0.5).contains(&validation) {
-        return Err(RecipeError::value("[output]", format!("`validation = {validation}` is not a share up to 0.5")));
+        return Err(RecipeError::value(
+            "[output]",
+            format!("`validation = {validation}` is not a share up to 0.5"),
+        ));
     }
     let positive = |value: Option<u64>, default: u64, key: &str| match value.unwrap_or(default) {
         0 => Err(RecipeError::value("[output]", format!("`{key} = 0`"))),

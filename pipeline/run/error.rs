@@ -182,7 +182,8 @@ impl RunError {
             RunError::Blocklist(_) => None,
             RunError::Write { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
-                    "make room and run the same command again: finished work is kept and continued".to_owned(),
+                    "make room and run the same command again: finished work is kept and continued"
+                        .to_owned(),
                 ),
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     Some("choose a folder that you may write to with `--out`".to_owned())

@@ -90,7 +90,9 @@ impl OutputFolder {
     /// Whether staged work of an earlier run is there.
     pub fn has_work(&self) -> bool {
         let entries = std::fs::read_dir(self.path.join(".work"));
-        entries.is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("map-")))
+        entries.is_ok_and(|entries| {
+            entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("map-"))
+        })
     }
 
     /// Takes the seal off: the folder is no data set any more.
@@ -160,8 +162,10 @@ fn check_ours(path: &Path) -> Result<(), RunError> {
     if !path.is_dir() {
         return Err(refuse("is a file, not a folder"));
     }
-    let entries = std::fs::read_dir(path).map_err(|source| RunError::Read { path: path.to_path_buf(), source })?;
-    let names: Vec<String> = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    let entries =
+        std::fs::read_dir(path).map_err(|source| RunError::Read { path: path.to_path_buf(), source })?;
+    let names: Vec<String> =
+        entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
     let known = names.is_empty() || names.iter().any(|name| name == ".work" || name == "manifest.json");
     if known { Ok(()) } else { Err(refuse("holds files that potable did not write")) }
 }

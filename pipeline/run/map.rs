@@ -47,13 +47,8 @@ pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Re
             feeders.push(Arc::new(Feeder::new(stages.plan, round, index, *unit, *threshold)?));
         }
     }
-    let work = Work {
-        stages,
-        round,
-        feeders: &feeders,
-        next: AtomicUsize::new(0),
-        errors: Mutex::new(Vec::new()),
-    };
+    let work =
+        Work { stages, round, feeders: &feeders, next: AtomicUsize::new(0), errors: Mutex::new(Vec::new()) };
     pool.broadcast(|_| work.run(stages.plan.cut.reversed));
     let mut errors = work.errors.into_inner().unwrap_or_else(PoisonError::into_inner);
     errors.sort_by_key(|(unit, _)| *unit);
@@ -147,7 +142,13 @@ enum Reader {
 }
 
 impl Feeder {
-    fn new(plan: &Plan, round: &Round, index: usize, unit: Unit, threshold: Threshold) -> Result<Self, RunError> {
+    fn new(
+        plan: &Plan,
+        round: &Round,
+        index: usize,
+        unit: Unit,
+        threshold: Threshold,
+    ) -> Result<Self, RunError> {
         let source = plan.sources.get(unit.source as usize);
         let key = source.map_or(0, |s| s.sampling_key(plan.phase.seed, unit.file as usize));
         let stem = round.folder.join(format!("r{:02}-u{index:06}", round.number));
@@ -164,7 +165,8 @@ impl Feeder {
 
     /// Finds what an earlier run committed: chunks count up to the first that is missing.
     fn resume(&mut self) -> Result<(), RunError> {
-        let done = std::fs::read_to_string(self.done_path()).ok().and_then(|text| text.trim().parse::<u32>().ok());
+        let done =
+            std::fs::read_to_string(self.done_path()).ok().and_then(|text| text.trim().parse::<u32>().ok());
         let mut unit = self.unit;
         let mut chunks = 0;
         while done.is_none_or(|count| chunks < count) && self.chunk_path(chunks).exists() {

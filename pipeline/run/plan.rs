@@ -142,7 +142,12 @@ impl Plan {
         let files: Vec<_> = self
             .sources
             .iter()
-            .flat_map(|source| source.files.iter().map(|f| serde_json::json!([source.config.name, f.file.name, f.sha256, f.limit])))
+            .flat_map(|source| {
+                source
+                    .files
+                    .iter()
+                    .map(|f| serde_json::json!([source.config.name, f.file.name, f.sha256, f.limit]))
+            })
             .collect();
         let mut sources = Vec::new();
         for source in &self.sources {
@@ -205,7 +210,12 @@ impl PlannedSource {
             file: self
                 .files
                 .iter()
-                .map(|f| LockedFile { name: f.file.name.clone(), size: f.size, sha256: f.sha256.clone(), rows: f.rows })
+                .map(|f| LockedFile {
+                    name: f.file.name.clone(),
+                    size: f.size,
+                    sha256: f.sha256.clone(),
+                    rows: f.rows,
+                })
                 .collect(),
         }
     }
@@ -242,12 +252,17 @@ fn plan_source(
     };
     let extra = predicate.as_ref().map(|p| p.columns().to_vec()).unwrap_or_default();
     let mapping = mapping_file
-        .resolve(&source.name, &extra)
+        .resolve(&source.name, &extra, columns.as_deref().unwrap_or_default())
         .map_err(crate::recipe::RecipeError::from)?;
     if let (Some(file), Some(columns)) = (&first, &columns) {
         // Rows of JSON may differ; tables have one schema, so a missing column shows before any work.
         if !matches!(file.format, Format::Jsonl | Format::Json) {
-            crate::source::reader::require_columns(file.path(), &source.name, mapping.required_columns(), columns)?;
+            crate::source::reader::require_columns(
+                file.path(),
+                &source.name,
+                mapping.required_columns(),
+                columns,
+            )?;
         }
     }
     let caps = source.max_rows.is_some() || source.max_tokens.is_some();
@@ -292,7 +307,10 @@ fn choose_files(mut found: Vec<SourceFile>, count: u64, seed: u64, source: &str)
 }
 
 /// The mapping, and the columns of the first file's first row.
-fn detect(source: &ResolvedSource, first: Option<&SourceFile>) -> Result<(MappingFile, Option<Vec<String>>), RunError> {
+fn detect(
+    source: &ResolvedSource,
+    first: Option<&SourceFile>,
+) -> Result<(MappingFile, Option<Vec<String>>), RunError> {
     let Some(file) = first else { return Ok((source.mapping.clone(), None)) };
     let present = match file.format {
         Format::Parquet => parquet::footer(file)?.columns,
@@ -308,7 +326,10 @@ fn detect(source: &ResolvedSource, first: Option<&SourceFile>) -> Result<(Mappin
             let Some(chunk) = chunk else { return Ok((source.mapping.clone(), None)) };
             // Broken JSON has no keys, and its error is better than one about columns.
             if !chunk.batch.is_empty() {
-                chunk.batch.decode(0, &[]).map_err(|reason| SourceError::BadRow { place: file.place(chunk.batch.row_number(0)), reason })?;
+                chunk.batch.decode(0, &[]).map_err(|reason| SourceError::BadRow {
+                    place: file.place(chunk.batch.row_number(0)),
+                    reason,
+                })?;
             }
             chunk.batch.present(0)
         }
@@ -408,7 +429,8 @@ fn limit_rows(files: &mut Vec<PlannedFile>, limit: u64) {
     for file in files.iter_mut() {
         let rows = file.rows.unwrap_or(left).min(left);
         if file.rows.is_some_and(|all| rows < all) {
-            file.text_bytes = (u128::from(file.text_bytes) * u128::from(rows) / u128::from(file.rows.unwrap_or(1).max(1))) as u64;
+            file.text_bytes = (u128::from(file.text_bytes) * u128::from(rows)
+                / u128::from(file.rows.unwrap_or(1).max(1))) as u64;
             file.cuts.retain(|range| range.first_row < rows);
             for range in &mut file.cuts {
                 let room = rows - range.first_row;

@@ -68,7 +68,11 @@ pub struct PrepReport {
 ///
 /// # Errors
 /// Whatever stops it; finished work stays for the next run, and no manifest is left.
-pub fn prep(recipe: &Recipe, options: &PrepOptions, progress: &Progress) -> Result<Vec<PrepReport>, RunError> {
+pub fn prep(
+    recipe: &Recipe,
+    options: &PrepOptions,
+    progress: &Progress,
+) -> Result<Vec<PrepReport>, RunError> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()
@@ -107,7 +111,10 @@ pub fn plan(recipe: &Recipe, options: &PrepOptions) -> Result<Vec<Plan>, RunErro
 ///
 /// # Errors
 /// A benchmark or blocklist that cannot be read, or has another n.
-pub fn blocklist(phase: &ResolvedPhase, base: &Path) -> Result<(Option<Blocklist>, Vec<LoadedBenchmark>), RunError> {
+pub fn blocklist(
+    phase: &ResolvedPhase,
+    base: &Path,
+) -> Result<(Option<Blocklist>, Vec<LoadedBenchmark>), RunError> {
     let config = &phase.decontaminate;
     match &config.against {
         Against::Nothing => Ok((None, Vec::new())),
@@ -123,7 +130,11 @@ pub fn blocklist(phase: &ResolvedPhase, base: &Path) -> Result<(Option<Blocklist
     }
 }
 
-fn excluded<'k>(taken: &'k [(String, Exact, Vec<u128>)], other: &str, exact: Exact) -> Result<&'k [u128], RunError> {
+fn excluded<'k>(
+    taken: &'k [(String, Exact, Vec<u128>)],
+    other: &str,
+    exact: Exact,
+) -> Result<&'k [u128], RunError> {
     let found = taken.iter().find(|(name, _, _)| name == other);
     match found {
         Some((_, theirs, keys)) if *theirs == exact => Ok(keys),
@@ -154,7 +165,8 @@ impl PhaseRun<'_> {
         refuse_benchmarks(&plan, &loaded)?;
         let tokeniser = Tokeniser::load(&self.phase.tokenizer, &self.recipe.base, self.phase.policy.format)?;
         let blocklist_digest = blocklist.as_ref().map_or("none".to_owned(), Blocklist::digest);
-        let others = [blocklist_digest, tokeniser.digest().to_owned(), TEMPLATE.to_owned(), STAGE_FORMAT.to_string()];
+        let others =
+            [blocklist_digest, tokeniser.digest().to_owned(), TEMPLATE.to_owned(), STAGE_FORMAT.to_string()];
         let map_digest = plan.map_digest(&others)?;
         let plan_digest = self.plan_digest(&map_digest, excluded)?;
         let folder = OutputFolder::open(&self.out, self.options.fresh)?;
@@ -164,7 +176,12 @@ impl PhaseRun<'_> {
         }
         check_disk(&self.out, &plan)?;
         self.progress.set_sources(plan.sources.iter().map(progress_of).collect());
-        let map_folder = folder.folder(&format!(".work/map-{}-{}-{}", short(&map_digest), cut.unit_bytes, cut.chunk_bytes))?;
+        let map_folder = folder.folder(&format!(
+            ".work/map-{}-{}-{}",
+            short(&map_digest),
+            cut.unit_bytes,
+            cut.chunk_bytes
+        ))?;
         let reduce_folder = folder.folder(&format!(".work/reduce-{}", short(&plan_digest)))?;
         let stages = Stages {
             plan: &plan,
@@ -207,7 +224,11 @@ impl PhaseRun<'_> {
     }
 
     /// Settles what stands in the folder: the same data set, work to go on with, or another one.
-    fn settle_folder(&self, folder: &OutputFolder, plan_digest: &Digest) -> Result<Option<PrepReport>, RunError> {
+    fn settle_folder(
+        &self,
+        folder: &OutputFolder,
+        plan_digest: &Digest,
+    ) -> Result<Option<PrepReport>, RunError> {
         let Found::Sealed(manifest) = folder.found()? else { return Ok(None) };
         if manifest.run.other_digests.get("plan") == Some(plan_digest) {
             return Ok(Some(PrepReport { out: self.out.clone(), manifest: *manifest, up_to_date: true }));
@@ -218,7 +239,11 @@ impl PhaseRun<'_> {
         }
         Err(RunError::OutputFolder {
             path: self.out.clone(),
-            problem: format!("holds another data set (`{}`, {})", manifest.name, manifest.manifest_digest.short()),
+            problem: format!(
+                "holds another data set (`{}`, {})",
+                manifest.name,
+                manifest.manifest_digest.short()
+            ),
             way_out: "choose another `--out`, or pass `--fresh` to replace it".to_owned(),
         })
     }
@@ -228,7 +253,12 @@ impl PhaseRun<'_> {
         let settings = potable_manifests::canonical_json(&settings)
             .map_err(|e| RunError::Manifest { reason: e.to_string() })?;
         let keys: Vec<u8> = excluded.iter().flat_map(|key| key.to_le_bytes()).collect();
-        let text = format!("{}\n{settings}\n{:?}\n{}", map_digest.as_str(), self.phase.name, Digest::of(&keys).as_str());
+        let text = format!(
+            "{}\n{settings}\n{:?}\n{}",
+            map_digest.as_str(),
+            self.phase.name,
+            Digest::of(&keys).as_str()
+        );
         Ok(Digest::of(text.as_bytes()))
     }
 
@@ -239,7 +269,8 @@ impl PhaseRun<'_> {
         folder: &Path,
         excluded: &[u128],
     ) -> Result<(Vec<PathBuf>, Selection), RunError> {
-        let mut thresholds: Vec<Option<Threshold>> = stages.plan.sources.iter().map(first_threshold).collect();
+        let mut thresholds: Vec<Option<Threshold>> =
+            stages.plan.sources.iter().map(first_threshold).collect();
         let mut files: Vec<PathBuf> = Vec::new();
         for number in 0.. {
             self.progress.enter(Step::Map);
@@ -270,7 +301,11 @@ impl PhaseRun<'_> {
     /// The keys of the rows that this phase took, for phases that leave them out; kept on disk, so
     /// that a later run of such a phase finds them when this one is up to date.
     fn keep_keys(&self, selection: &Selection, manifest: &Manifest) -> Result<Vec<u128>, RunError> {
-        let wanted = self.recipe.phases.iter().any(|p| p.exclude_phase.is_some() && p.exclude_phase == self.phase.name);
+        let wanted = self
+            .recipe
+            .phases
+            .iter()
+            .any(|p| p.exclude_phase.is_some() && p.exclude_phase == self.phase.name);
         if !wanted {
             return Ok(Vec::new());
         }
@@ -345,7 +380,8 @@ fn next_thresholds(thresholds: &[Option<Threshold>], selection: &Selection) -> V
         if now.upto == u64::MAX {
             continue;
         }
-        let wanted = u128::from(now.upto) * u128::from(factor.saturating_add(factor / 10 + 50_000)) / 1_000_000;
+        let wanted =
+            u128::from(now.upto) * u128::from(factor.saturating_add(factor / 10 + 50_000)) / 1_000_000;
         let upto = u64::try_from(wanted).unwrap_or(u64::MAX);
         if let Some(slot) = next.get_mut(source) {
             *slot = Some(Threshold { above: Some(now.upto), upto });
@@ -359,7 +395,8 @@ fn refuse_benchmarks(plan: &Plan, loaded: &[LoadedBenchmark]) -> Result<(), RunE
     for source in &plan.sources {
         for benchmark in loaded {
             let meta = &benchmark.meta;
-            let same_file = source.files.iter().find(|f| meta.files.iter().any(|other| other.sha256 == f.sha256));
+            let same_file =
+                source.files.iter().find(|f| meta.files.iter().any(|other| other.sha256 == f.sha256));
             let same_split = meta.repo.is_some()
                 && source.config.corpus == meta.repo
                 && source.config.split == meta.split

@@ -86,8 +86,14 @@ impl Reduction<'_> {
             self.progress.partitions.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             return Ok(result);
         }
-        let result = Partition { reduction: self, number: partition, packer: Packer::new(self.plan.phase.pack.clone()) }.reduce()?;
-        let text = serde_json::to_string(&result).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        let result = Partition {
+            reduction: self,
+            number: partition,
+            packer: Packer::new(self.plan.phase.pack.clone()),
+        }
+        .reduce()?;
+        let text =
+            serde_json::to_string(&result).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
         write_atomic(&self.result_path(partition), text.as_bytes())?;
         self.progress.partitions.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(result)
@@ -132,7 +138,8 @@ impl Partition<'_> {
     fn reduce(&self) -> Result<PartitionResult, RunError> {
         let mut result = PartitionResult::default();
         let classes = self.packer.lengths().len();
-        let mut split_samples: [Vec<Vec<PackedSample>>; 2] = [vec![Vec::new(); classes], vec![Vec::new(); classes]];
+        let mut split_samples: [Vec<Vec<PackedSample>>; 2] =
+            [vec![Vec::new(); classes], vec![Vec::new(); classes]];
         self.gather(&mut split_samples, &mut result)?;
         let [train, validation] = split_samples;
         for (split, by_class) in [(Split::Train, train), (Split::Validation, validation)] {
@@ -144,7 +151,11 @@ impl Partition<'_> {
     }
 
     /// Reads the kept samples, applies the length policy, and sorts them to split and class.
-    fn gather(&self, out: &mut [Vec<Vec<PackedSample>>; 2], result: &mut PartitionResult) -> Result<(), RunError> {
+    fn gather(
+        &self,
+        out: &mut [Vec<Vec<PackedSample>>; 2],
+        result: &mut PartitionResult,
+    ) -> Result<(), RunError> {
         let rows = self.reduction.selection.partitions.get(self.number as usize);
         let mut by_chunk: BTreeMap<u32, Vec<(&SelectedRow, usize)>> = BTreeMap::new();
         for row in rows.into_iter().flatten() {
@@ -219,9 +230,7 @@ impl Partition<'_> {
         }
         let plan = self.reduction.plan;
         let seed = plan.phase.seed;
-        let hash = |name: &str, salt: u64| {
-            xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), seed ^ salt)
-        };
+        let hash = |name: &str, salt: u64| xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), seed ^ salt);
         samples.sort_by_cached_key(|sample| (hash(&sample.name, SAMPLE_ORDER), sample.name.clone()));
         let mut packs = self.packer.pack(class, samples);
         packs.sort_by_cached_key(|pack: &Pack| {

@@ -187,7 +187,12 @@ impl<'a> Mapper<'a> {
         }
     }
 
-    fn samples(&mut self, row: u64, checked: &CheckedRow, samples: &[RenderedSample]) -> Result<(), RunError> {
+    fn samples(
+        &mut self,
+        row: u64,
+        checked: &CheckedRow,
+        samples: &[RenderedSample],
+    ) -> Result<(), RunError> {
         let phase = &self.stages.plan.phase;
         let key = self.key(row, checked);
         let partition = partition_of(key, phase.seed, self.stages.plan.partitions);

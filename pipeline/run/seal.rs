@@ -67,7 +67,9 @@ impl Sealing<'_> {
         self.run.other_digests.insert("dropped".to_owned(), dropped);
         self.run.other_digests.insert("plan".to_owned(), self.plan_digest.clone());
         for (shard, sha256, size) in self.results.iter().flat_map(|r| &r.shards) {
-            self.run.file_sha256.insert(shard.path.clone(), FileRecord { sha256: sha256.clone(), size: *size });
+            self.run
+                .file_sha256
+                .insert(shard.path.clone(), FileRecord { sha256: sha256.clone(), size: *size });
         }
         let manifest = self.manifest(&ledgers, rows, samples)?;
         let failed = |e: potable_manifests::CanonicalError| RunError::Manifest { reason: e.to_string() };
@@ -125,7 +127,8 @@ impl Sealing<'_> {
         for (index, (source, ledger)) in self.plan.sources.iter().zip(ledgers).enumerate() {
             let name = &source.config.name;
             let counts = self.counts(index);
-            let packed: u64 = self.results.iter().filter_map(|r| r.sources.get(name)).map(|t| t.samples).sum();
+            let packed: u64 =
+                self.results.iter().filter_map(|r| r.sources.get(name)).map(|t| t.samples).sum();
             let fragments: u64 = self.results.iter().filter_map(|r| r.fragments.get(name)).sum();
             let mut one = SampleLedger {
                 made: ledger.samples + fragments,
@@ -190,7 +193,14 @@ impl Sealing<'_> {
 
     fn dropped_row(&self, source: u32, file: u32, drop: super::staged::StagedDrop) -> DroppedRow {
         let (source, file) = self.names(source, file);
-        DroppedRow { source, file, row: drop.row, stage: drop.stage, reason: drop.reason, evidence: drop.evidence }
+        DroppedRow {
+            source,
+            file,
+            row: drop.row,
+            stage: drop.stage,
+            reason: drop.reason,
+            evidence: drop.evidence,
+        }
     }
 
     fn overlong_row(&self, id: &crate::source::RowId, tokens: u64) -> DroppedRow {
@@ -220,7 +230,8 @@ impl Sealing<'_> {
     ) -> Result<Manifest, RunError> {
         let phase = &self.plan.phase;
         let settings = potable_manifests::canonical::floats_as_text(phase.settings());
-        let canonical = canonical_json(&settings).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        let canonical =
+            canonical_json(&settings).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
         let mut acted = BTreeMap::new();
         for ledger in ledgers {
             for (what, count) in &ledger.acted {
@@ -229,7 +240,8 @@ impl Sealing<'_> {
         }
         let mut normalise = phase.policy.record();
         normalise.extend(acted.into_iter().map(|(what, count)| (what, count.to_string())));
-        let mut shards: Vec<_> = self.results.iter().flat_map(|r| r.shards.iter().map(|s| s.0.clone())).collect();
+        let mut shards: Vec<_> =
+            self.results.iter().flat_map(|r| r.shards.iter().map(|s| s.0.clone())).collect();
         shards.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Manifest {
             schema: SCHEMA.to_owned(),
@@ -307,9 +319,11 @@ impl Sealing<'_> {
             mode: DecontaminationMode::Blocklist,
             ngram: config.ngram,
             normaliser: NORMALISER.to_owned(),
-            blocklist_digest: Some(blocklist.digest().parse().map_err(|e: potable_manifests::DigestError| {
-                RunError::Manifest { reason: e.to_string() }
-            })?),
+            blocklist_digest: Some(
+                blocklist.digest().parse().map_err(|e: potable_manifests::DigestError| {
+                    RunError::Manifest { reason: e.to_string() }
+                })?,
+            ),
             strict: config.strict,
             benchmarks,
         })
@@ -394,7 +408,12 @@ pub fn locked_benchmarks(blocklist: Option<&Blocklist>) -> Vec<LockedSource> {
                 .meta
                 .files
                 .iter()
-                .map(|f| crate::recipe::lock::LockedFile { name: f.name.clone(), size: f.size, sha256: f.sha256.clone(), rows: None })
+                .map(|f| crate::recipe::lock::LockedFile {
+                    name: f.name.clone(),
+                    size: f.size,
+                    sha256: f.sha256.clone(),
+                    rows: None,
+                })
                 .collect(),
         })
         .collect()

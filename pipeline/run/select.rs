@@ -85,7 +85,8 @@ pub fn select(plan: &Plan, files: &[PathBuf], excluded: &[u128]) -> Result<Selec
         .into_par_iter()
         .map(|partition| settle(plan, files, partition, &Rules { packer: &packer, excluded }))
         .collect::<Result<_, _>>()?;
-    let mut selection = Selection { counts: vec![SelectCounts::default(); plan.sources.len()], ..Selection::default() };
+    let mut selection =
+        Selection { counts: vec![SelectCounts::default(); plan.sources.len()], ..Selection::default() };
     for one in settled {
         for (sum, counts) in selection.counts.iter_mut().zip(&one.counts) {
             add(sum, counts);
@@ -113,8 +114,11 @@ struct Settled {
 fn settle(plan: &Plan, files: &[PathBuf], partition: u32, rules: &Rules) -> Result<Settled, RunError> {
     let mut rows = gather(files, partition)?;
     rows.sort_unstable_by_key(|row| (row.key, row.id));
-    let mut settled =
-        Settled { rows: Vec::new(), counts: vec![SelectCounts::default(); plan.sources.len()], overlong: Vec::new() };
+    let mut settled = Settled {
+        rows: Vec::new(),
+        counts: vec![SelectCounts::default(); plan.sources.len()],
+        overlong: Vec::new(),
+    };
     let mut previous = None;
     for row in rows {
         let mut stray = SelectCounts::default();
@@ -144,7 +148,11 @@ fn settle(plan: &Plan, files: &[PathBuf], partition: u32, rules: &Rules) -> Resu
 }
 
 /// Leaves the samples that fit; a row without one is overlong.
-fn fit_row(mut row: SelectedRow, packer: &Packer, counts: &mut SelectCounts) -> Result<SelectedRow, (RowId, u64)> {
+fn fit_row(
+    mut row: SelectedRow,
+    packer: &Packer,
+    counts: &mut SelectCounts,
+) -> Result<SelectedRow, (RowId, u64)> {
     let all: u64 = row.samples.iter().map(|s| u64::from(s.tokens)).sum();
     row.samples.retain(|sample| {
         let fit = packer.fit(sample.tokens, sample.first_trained);
@@ -271,7 +279,8 @@ fn supply(plan: &Plan, selection: &Selection) -> Vec<u64> {
 }
 
 fn caps(plan: &Plan, supply: &[u64]) -> Result<Vec<(usize, Cap)>, RunError> {
-    let weighted = plan.sources.iter().zip(supply).filter_map(|(s, &have)| s.config.weight_ppm.map(|w| (w, have)));
+    let weighted =
+        plan.sources.iter().zip(supply).filter_map(|(s, &have)| s.config.weight_ppm.map(|w| (w, have)));
     let most = weighted.map(|(w, have)| (u128::from(have) * 1_000_000 / u128::from(w)) as u64).min();
     let total = plan.phase.max_tokens.or(most);
     let mut caps = Vec::new();
@@ -285,7 +294,11 @@ fn caps(plan: &Plan, supply: &[u64]) -> Result<Vec<(usize, Cap)>, RunError> {
         if let (Some(weight), Some(total)) = (source.config.weight_ppm, total) {
             let asked = (u128::from(total) * u128::from(weight) / 1_000_000) as u64;
             if asked > have && plan.phase.max_tokens.is_some() {
-                return Err(RunError::Supply { source_name: source.config.name.clone(), asked, supply: have });
+                return Err(RunError::Supply {
+                    source_name: source.config.name.clone(),
+                    asked,
+                    supply: have,
+                });
             }
             caps.push((index, Cap::Tokens(asked.min(have))));
         }

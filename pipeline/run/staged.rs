@@ -128,10 +128,8 @@ impl Chunk {
         self.ledger.partitions = self.samples.keys().copied().collect();
         let batches: Vec<RecordBatch> =
             self.samples.values().map(|samples| batch_of(samples)).collect::<Result<_, _>>()?;
-        let ledger = serde_json::to_string(&self.ledger).map_err(|e| RunError::Staged {
-            path: path.to_path_buf(),
-            reason: e.to_string(),
-        })?;
+        let ledger = serde_json::to_string(&self.ledger)
+            .map_err(|e| RunError::Staged { path: path.to_path_buf(), reason: e.to_string() })?;
         write_ipc(path, &schema(), &batches, Some(ledger))
     }
 }
@@ -151,9 +149,8 @@ impl StagedFile {
     /// A file that is damaged.
     pub fn open(path: &Path) -> Result<Self, RunError> {
         let buffer = map_file(path)?;
-        let parsed = footer_metadata(&buffer).and_then(|text| {
-            serde_json::from_str(&text).map_err(|e| ArrowError::IpcError(e.to_string()))
-        });
+        let parsed = footer_metadata(&buffer)
+            .and_then(|text| serde_json::from_str(&text).map_err(|e| ArrowError::IpcError(e.to_string())));
         let ledger = parsed.map_err(|e| damaged(path, &e))?;
         Ok(StagedFile { path: path.to_path_buf(), buffer, ledger })
     }
@@ -274,7 +271,8 @@ fn batch_of(samples: &[StagedSample]) -> Result<RecordBatch, RunError> {
     let u32s = |f: fn(&StagedSample) -> u32| -> ArrayRef {
         Arc::new(UInt32Array::from_iter_values(samples.iter().map(f)))
     };
-    let ids = list_of(samples.iter().map(|s| s.ids.len()), samples.iter().flat_map(|s| s.ids.iter().copied()));
+    let ids =
+        list_of(samples.iter().map(|s| s.ids.len()), samples.iter().flat_map(|s| s.ids.iter().copied()));
     let runs = samples.iter().flat_map(|s| s.trained.iter().flat_map(|&(start, len)| [start, len]));
     let runs = list_of(samples.iter().map(|s| s.trained.len() * 2), runs);
     let columns = vec![

@@ -91,7 +91,8 @@ impl DroppedWriter {
             .set_created_by("potable".to_owned())
             .build();
         let batch = batch_of(&std::mem::take(&mut self.pending))?;
-        let mut writer = ArrowWriter::try_new(file, schema(), Some(properties)).map_err(|e| shard_error(&path, e))?;
+        let mut writer =
+            ArrowWriter::try_new(file, schema(), Some(properties)).map_err(|e| shard_error(&path, e))?;
         writer.write(&batch).map_err(|e| shard_error(&path, e))?;
         let file = writer.into_inner().map_err(|e| shard_error(&path, e))?;
         let (sha256, size) = file.commit()?;

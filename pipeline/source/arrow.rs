@@ -12,9 +12,7 @@ use arrow::ipc::reader::{FileReader, StreamReader};
 
 use super::error::SourceError;
 use super::open::{Compression, Location, SourceFile};
-use super::reader::{
-    Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns,
-};
+use super::reader::{Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns};
 
 /// Reads record batches; a row's number is its index in the file.
 pub struct ArrowReader {
@@ -132,7 +130,10 @@ struct Opened {
     tail: Option<Arc<Mutex<Vec<u8>>>>,
 }
 
-fn open_batches(file: &SourceFile, projection: Option<Vec<usize>>) -> Result<(SchemaRef, Opened), ArrowError> {
+fn open_batches(
+    file: &SourceFile,
+    projection: Option<Vec<usize>>,
+) -> Result<(SchemaRef, Opened), ArrowError> {
     let mut head = [0u8; 6];
     let io = |e: std::io::Error| ArrowError::IoError(e.to_string(), e);
     let mut raw = file.open_raw().map_err(|e| ArrowError::ExternalError(Box::new(e)))?;

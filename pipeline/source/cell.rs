@@ -2,8 +2,9 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
-    ArrowDictionaryKeyType, DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowDictionaryKeyType, DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
@@ -23,6 +24,8 @@ pub enum Cell {
     Float(f64),
     /// UTF-8 text.
     Text(String),
+    /// Binary data that is not UTF-8.
+    Bytes(Vec<u8>),
     /// A list; a fixed-size list, a large list and a list view read alike.
     List(Vec<Cell>),
     /// A struct, a map with text keys or a JSON object.
@@ -88,17 +91,18 @@ impl Cell {
             Cell::Int(_) | Cell::UInt(_) => "an integer",
             Cell::Float(_) => "a number",
             Cell::Text(_) => "text",
+            Cell::Bytes(_) => "binary",
             Cell::List(_) => "a list",
             Cell::Struct(_) => "a struct",
         }
     }
 
     /// Reads element `row` of an Arrow array. Dictionary, view and large layouts read as their plain
-    /// kinds; binary reads as text when it is UTF-8; other types (dates, decimals, …) read as the
-    /// text that Arrow displays for them.
+    /// kinds; binary reads as text when it is UTF-8; timestamps read as their ticks; other types
+    /// (dates, decimals, …) read as the text that Arrow displays for them.
     ///
     /// # Errors
-    /// Binary data that is not UTF-8, and values that Arrow cannot display.
+    /// Values that Arrow cannot display.
     pub fn from_arrow(array: &ArrayRef, row: usize) -> Result<Cell, String> {
         if array.is_null(row) {
             return Ok(Cell::Null);
@@ -130,10 +134,10 @@ fn from_arrow_value(array: &ArrayRef, row: usize) -> Result<Cell, String> {
         DataType::Utf8 => Cell::Text(array.as_string::<i32>().value(row).to_owned()),
         DataType::LargeUtf8 => Cell::Text(array.as_string::<i64>().value(row).to_owned()),
         DataType::Utf8View => Cell::Text(array.as_string_view().value(row).to_owned()),
-        DataType::Binary => bytes(array.as_binary::<i32>().value(row))?,
-        DataType::LargeBinary => bytes(array.as_binary::<i64>().value(row))?,
-        DataType::BinaryView => bytes(array.as_binary_view().value(row))?,
-        DataType::FixedSizeBinary(_) => bytes(array.as_fixed_size_binary().value(row))?,
+        DataType::Binary => bytes(array.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => bytes(array.as_binary::<i64>().value(row)),
+        DataType::BinaryView => bytes(array.as_binary_view().value(row)),
+        DataType::FixedSizeBinary(_) => bytes(array.as_fixed_size_binary().value(row)),
         DataType::List(_) => list(&array.as_list::<i32>().value(row))?,
         DataType::LargeList(_) => list(&array.as_list::<i64>().value(row))?,
         DataType::ListView(_) => list(&array.as_list_view::<i32>().value(row))?,
@@ -141,10 +145,9 @@ fn from_arrow_value(array: &ArrayRef, row: usize) -> Result<Cell, String> {
         DataType::FixedSizeList(_, _) => list(&array.as_fixed_size_list().value(row))?,
         DataType::Struct(_) => structure(array, row)?,
         DataType::Map(_, _) => map(array, row)?,
+        DataType::Timestamp(unit, _) => ticks(array, *unit, row),
         DataType::Dictionary(key, _) => dictionary(array, key, row)?,
-        _ => Cell::Text(
-            arrow::util::display::array_value_to_string(array, row).map_err(|e| e.to_string())?,
-        ),
+        _ => Cell::Text(arrow::util::display::array_value_to_string(array, row).map_err(|e| e.to_string())?),
     })
 }
 
@@ -152,17 +155,24 @@ fn unsigned(value: u64) -> Cell {
     i64::try_from(value).map_or(Cell::UInt(value), Cell::Int)
 }
 
-fn bytes(value: &[u8]) -> Result<Cell, String> {
-    std::str::from_utf8(value)
-        .map(|text| Cell::Text(text.to_owned()))
-        .map_err(|e| format!("binary value is not UTF-8: {e}"))
+fn bytes(value: &[u8]) -> Cell {
+    match std::str::from_utf8(value) {
+        Ok(text) => Cell::Text(text.to_owned()),
+        Err(_) => Cell::Bytes(value.to_vec()),
+    }
+}
+
+fn ticks(array: &ArrayRef, unit: TimeUnit, row: usize) -> Cell {
+    Cell::Int(match unit {
+        TimeUnit::Second => array.as_primitive::<TimestampSecondType>().value(row),
+        TimeUnit::Millisecond => array.as_primitive::<TimestampMillisecondType>().value(row),
+        TimeUnit::Microsecond => array.as_primitive::<TimestampMicrosecondType>().value(row),
+        TimeUnit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().value(row),
+    })
 }
 
 fn list(items: &ArrayRef) -> Result<Cell, String> {
-    (0..items.len())
-        .map(|i| Cell::from_arrow(items, i))
-        .collect::<Result<_, _>>()
-        .map(Cell::List)
+    (0..items.len()).map(|i| Cell::from_arrow(items, i)).collect::<Result<_, _>>().map(Cell::List)
 }
 
 fn structure(array: &ArrayRef, row: usize) -> Result<Cell, String> {

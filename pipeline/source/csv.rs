@@ -8,9 +8,7 @@ use csv::StringRecord;
 
 use super::error::SourceError;
 use super::open::SourceFile;
-use super::reader::{
-    Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns,
-};
+use super::reader::{Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns};
 
 /// Reads records; a row's number is its index after the header. Every value is text.
 pub struct CsvReader {
@@ -34,7 +32,8 @@ impl CsvReader {
         let counter = QuoteCounter { input: file.open()?, odd: odd_quotes.clone() };
         let mut input = csv::ReaderBuilder::new().from_reader(counter);
         let header = input.headers().map_err(|e| csv_error(file, 0, e))?.clone();
-        let present: Vec<String> = header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
+        let present: Vec<String> =
+            header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
         require_columns(file.path(), source_name, &request.columns, &present)?;
         let mut reader = CsvReader {
             file: file.clone(),
@@ -52,10 +51,7 @@ impl CsvReader {
 
     fn next_record(&mut self) -> Result<Option<StringRecord>, SourceError> {
         let mut record = StringRecord::new();
-        let found = self
-            .input
-            .read_record(&mut record)
-            .map_err(|e| csv_error(&self.file, self.row, e))?;
+        let found = self.input.read_record(&mut record).map_err(|e| csv_error(&self.file, self.row, e))?;
         if !found {
             // The parser takes the end of the file for the end of an open quote.
             return if self.odd_quotes.load(Ordering::Relaxed) { Err(self.unclosed()) } else { Ok(None) };
@@ -121,7 +117,9 @@ fn csv_error(file: &SourceFile, row: u64, error: csv::Error) -> SourceError {
     };
     match error.into_kind() {
         csv::ErrorKind::Io(source) => file.stream_error(source, row),
-        csv::ErrorKind::Utf8 { err, .. } => SourceError::BadRow { place, reason: format!("invalid UTF-8: {err}") },
+        csv::ErrorKind::Utf8 { err, .. } => {
+            SourceError::BadRow { place, reason: format!("invalid UTF-8: {err}") }
+        }
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => SourceError::BadRow {
             place,
             reason: format!("record has {len} fields where the header has {expected_len}"),

@@ -144,17 +144,21 @@ impl SourceError {
             SourceError::Truncated { .. } | SourceError::Damaged { .. } | SourceError::RowCount { .. } => {
                 "fetch the file again and compare its size and sha256 with the origin's".to_owned()
             }
-            SourceError::LfsPointer { .. } => "run `git lfs pull` in its repository, or download the file".to_owned(),
+            SourceError::LfsPointer { .. } => {
+                "run `git lfs pull` in its repository, or download the file".to_owned()
+            }
             SourceError::Html { .. } => {
-                "the download answered with a page (a login, or a wrong address); fetch the file itself".to_owned()
+                "the download answered with a page (a login, or a wrong address); fetch the file itself"
+                    .to_owned()
             }
-            SourceError::NotThisFormat { .. } => "set the right `format` for the source, or fetch the file again".to_owned(),
+            SourceError::NotThisFormat { .. } => {
+                "set the right `format` for the source, or fetch the file again".to_owned()
+            }
             SourceError::BadRow { .. } => {
-                "mend the row, or set `on_bad_row = \"drop\"` for the source to count such rows as failed".to_owned()
+                "mend the row, or set `on_bad_row = \"drop\"` for the source to count such rows as failed"
+                    .to_owned()
             }
-            SourceError::MissingColumn { .. } => {
-                "name the right columns under `[source.mapping]`".to_owned()
-            }
+            SourceError::MissingColumn { .. } => "name the right columns under `[source.mapping]`".to_owned(),
             SourceError::Changed { .. } => "run again once nothing writes to the file".to_owned(),
             SourceError::Read { .. } => return None,
         })

@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, Read as _, Seek as _, SeekFrom};
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use potable_manifests::Hasher;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::cell::Cell;
 use super::error::SourceError;
@@ -53,9 +53,7 @@ impl JsonlReader {
         let mut buffer = Vec::new();
         for line in 0..lines {
             buffer.clear();
-            self.input
-                .read_until(b'\n', &mut buffer)
-                .map_err(|e| self.file.stream_error(e, line))?;
+            self.input.read_until(b'\n', &mut buffer).map_err(|e| self.file.stream_error(e, line))?;
         }
         Ok(())
     }
@@ -73,10 +71,8 @@ impl RowReader for JsonlReader {
                 break;
             }
             let start = text.len();
-            let got = self
-                .input
-                .read_until(b'\n', &mut text)
-                .map_err(|e| self.file.stream_error(e, self.line))?;
+            let got =
+                self.input.read_until(b'\n', &mut text).map_err(|e| self.file.stream_error(e, self.line))?;
             if got == 0 {
                 ended = true;
                 break;

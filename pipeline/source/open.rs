@@ -102,9 +102,8 @@ impl SourceFile {
     /// A name that tells no format.
     pub fn new(name: String, location: Location, format: Option<Format>) -> Result<Self, SourceError> {
         let (told, compression) = format_of_name(&name);
-        let format = format.or(told).ok_or_else(|| SourceError::UnknownFormat {
-            path: PathBuf::from(&name),
-        })?;
+        let format =
+            format.or(told).ok_or_else(|| SourceError::UnknownFormat { path: PathBuf::from(&name) })?;
         Ok(SourceFile { name, location, format, compression })
     }
 
@@ -122,9 +121,9 @@ impl SourceFile {
     /// A file that is not there.
     pub fn size(&self) -> Result<u64, SourceError> {
         match &self.location {
-            Location::Path(path) => std::fs::metadata(path)
-                .map(|meta| meta.len())
-                .map_err(|source| self.read_error(source)),
+            Location::Path(path) => {
+                std::fs::metadata(path).map(|meta| meta.len()).map_err(|source| self.read_error(source))
+            }
             Location::Embedded(bytes) => Ok(bytes.len() as u64),
         }
     }

@@ -6,15 +6,13 @@ use std::path::Path;
 use arrow::array::RecordBatch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    RowSelection, RowSelector,
 };
 
 use super::error::SourceError;
 use super::open::{Location, SourceFile};
-use super::reader::{
-    Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns,
-};
+use super::reader::{Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns};
 
 /// Reads a range of rows; a row's number is its index in the file.
 pub struct ParquetReader {
@@ -44,9 +42,7 @@ pub fn footer(file: &SourceFile) -> Result<Footer, SourceError> {
     let metadata = load(file)?;
     let groups = metadata.metadata().row_groups().iter();
     Ok(Footer {
-        groups: groups
-            .map(|g| (g.num_rows().max(0) as u64, g.total_byte_size().max(0) as u64))
-            .collect(),
+        groups: groups.map(|g| (g.num_rows().max(0) as u64, g.total_byte_size().max(0) as u64)).collect(),
         columns: metadata.schema().fields().iter().map(|f| f.name().clone()).collect(),
     })
 }
@@ -58,9 +54,8 @@ pub fn footer(file: &SourceFile) -> Result<Footer, SourceError> {
 pub fn wanted_bytes(file: &SourceFile, columns: &[String]) -> Result<u64, SourceError> {
     let metadata = load(file)?;
     let groups = metadata.metadata().row_groups().iter().flat_map(|group| group.columns());
-    let wanted = groups.filter(|c| {
-        c.column_path().parts().first().is_some_and(|root| columns.contains(root))
-    });
+    let wanted =
+        groups.filter(|c| c.column_path().parts().first().is_some_and(|root| columns.contains(root)));
     Ok(wanted.map(|c| c.uncompressed_size().max(0) as u64).sum())
 }
 
@@ -159,10 +154,7 @@ impl Reading<'_> {
         let (groups, first) = self.groups();
         let (selection, expected) = self.selection(first);
         let roots = names.iter().enumerate().filter(|(_, name)| self.request.wants(name));
-        let mask = ProjectionMask::roots(
-            self.metadata.parquet_schema(),
-            roots.map(|(i, _)| i),
-        );
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), roots.map(|(i, _)| i));
         let batch_rows = self.batch_rows(&groups, &mask);
         let input = open_file(self.file)?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(input, self.metadata.clone())

@@ -2,8 +2,7 @@
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use polars::prelude::{
-    AnyValue, BooleanChunked, DataFrame, Expr, Field, IntoLazy, PlSmallStr, PolarsError,
-    PolarsResult, Series,
+    AnyValue, BooleanChunked, DataFrame, Expr, Field, IntoLazy, PlSmallStr, PolarsError, PolarsResult, Series,
 };
 
 use super::cell::Cell;
@@ -72,7 +71,10 @@ impl Predicate {
             reason: short(&e),
         })?;
         if !expression.into_iter().all(is_row_wise) {
-            return Err(PredicateError::NotRowWise { source_name: source_name.to_owned(), text: text.to_owned() });
+            return Err(PredicateError::NotRowWise {
+                source_name: source_name.to_owned(),
+                text: text.to_owned(),
+            });
         }
         let names = expression.clone().meta().root_names();
         let mut columns: Vec<String> = names.iter().map(ToString::to_string).collect();
@@ -96,9 +98,10 @@ impl Predicate {
     /// # Errors
     /// What cannot be evaluated.
     pub fn evaluate_table(&self, batch: &RecordBatch, place: &str) -> Result<Vec<bool>, PredicateError> {
-        let series = self.columns.iter().filter_map(|name| {
-            batch.column_by_name(name).map(|column| series_of_array(name, column))
-        });
+        let series = self
+            .columns
+            .iter()
+            .filter_map(|name| batch.column_by_name(name).map(|column| series_of_array(name, column)));
         self.evaluate(series, batch.num_rows(), place)
     }
 
@@ -132,14 +135,9 @@ impl Predicate {
             return Ok(Vec::new());
         }
         let columns = series.map(|s| s.map(Into::into)).collect::<PolarsResult<Vec<_>>>();
-        let frame = columns
-            .and_then(|columns| DataFrame::new(rows, columns))
-            .map_err(|e| failed(&e))?;
-        let kept = frame
-            .lazy()
-            .select([self.expression.clone().alias("kept")])
-            .collect()
-            .map_err(|e| failed(&e))?;
+        let frame = columns.and_then(|columns| DataFrame::new(rows, columns)).map_err(|e| failed(&e))?;
+        let kept =
+            frame.lazy().select([self.expression.clone().alias("kept")]).collect().map_err(|e| failed(&e))?;
         let column = kept.column("kept").map_err(|e| failed(&e))?;
         let mask: &BooleanChunked = column.bool().map_err(|e| failed(&e))?;
         let mut flags: Vec<bool> = mask.iter().map(|flag| flag == Some(true)).collect();
@@ -166,9 +164,30 @@ fn is_row_wise(node: &Expr) -> bool {
         Expr::Function { function, .. } => {
             // Shifts, ranks, running sums and the like take part of their value from other rows.
             let name = function.to_string();
-            !["cum_", "shift", "rank", "diff", "rolling", "unique", "row_index", "sort", "reverse", "sample", "shuffle", "first", "last", "mode", "value_counts", "fill_null_with", "backward_fill", "forward_fill", "interpolate", "ewm"]
-                .iter()
-                .any(|word| name.starts_with(word))
+            ![
+                "cum_",
+                "shift",
+                "rank",
+                "diff",
+                "rolling",
+                "unique",
+                "row_index",
+                "sort",
+                "reverse",
+                "sample",
+                "shuffle",
+                "first",
+                "last",
+                "mode",
+                "value_counts",
+                "fill_null_with",
+                "backward_fill",
+                "forward_fill",
+                "interpolate",
+                "ewm",
+            ]
+            .iter()
+            .any(|word| name.starts_with(word))
         }
         _ => false,
     }
@@ -182,6 +201,7 @@ fn any_value(cell: &Cell) -> AnyValue<'static> {
         Cell::UInt(value) => AnyValue::UInt64(*value),
         Cell::Float(value) => AnyValue::Float64(*value),
         Cell::Text(text) => AnyValue::StringOwned(PlSmallStr::from_str(text)),
+        Cell::Bytes(bytes) => AnyValue::BinaryOwned(bytes.clone()),
         Cell::List(items) => {
             let values: Vec<AnyValue> = items.iter().map(any_value).collect();
             match Series::from_any_values(PlSmallStr::EMPTY, &values, false) {
@@ -202,8 +222,8 @@ fn any_value(cell: &Cell) -> AnyValue<'static> {
 #[expect(unsafe_code, reason = "the Arrow C data interface")]
 fn series_of_array(name: &str, column: &ArrayRef) -> PolarsResult<Series> {
     let data = column.to_data();
-    let (array, schema) = arrow::ffi::to_ffi(&data)
-        .map_err(|e| PolarsError::ComputeError(e.to_string().into()))?;
+    let (array, schema) =
+        arrow::ffi::to_ffi(&data).map_err(|e| PolarsError::ComputeError(e.to_string().into()))?;
     // SAFETY: both crates define these structs as the C data interface does (`repr(C)`); ownership,
     // and with it the call of `release`, moves to Polars.
     unsafe {

@@ -41,6 +41,12 @@ fn write_cell(out: &mut String, cell: &Cell) {
         Cell::UInt(value) => write_display(out, value),
         Cell::Float(value) => out.push_str(&python_float(*value)),
         Cell::Text(text) => write_text(out, text),
+        // JSON has no binary; hex is what a reader can make something of.
+        Cell::Bytes(bytes) => {
+            out.push('"');
+            bytes.iter().for_each(|byte| write_display(out, format_args!("{byte:02x}")));
+            out.push('"');
+        }
         Cell::List(items) => {
             out.push('[');
             for (i, item) in items.iter().enumerate() {

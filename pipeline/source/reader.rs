@@ -181,9 +181,7 @@ impl RowBatch {
                     None => Ok(Cell::Null),
                 })
                 .collect(),
-            RowBatch::Json(text, rows) => {
-                jsonl::decode(row_text(text, rows, index), columns)
-            }
+            RowBatch::Json(text, rows) => jsonl::decode(row_text(text, rows, index), columns),
             RowBatch::Csv(header, records) => Ok(columns
                 .iter()
                 .map(|name| {
@@ -198,9 +196,7 @@ impl RowBatch {
     /// The columns or keys that a row has.
     pub fn present(&self, index: usize) -> Vec<String> {
         match self {
-            RowBatch::Table(batch, _) => {
-                batch.schema().fields().iter().map(|f| f.name().clone()).collect()
-            }
+            RowBatch::Table(batch, _) => batch.schema().fields().iter().map(|f| f.name().clone()).collect(),
             RowBatch::Json(text, rows) => jsonl::keys(row_text(text, rows, index)),
             RowBatch::Csv(header, _) => header.iter().map(str::to_owned).collect(),
         }
@@ -208,9 +204,7 @@ impl RowBatch {
 }
 
 fn row_text<'a>(text: &'a [u8], rows: &[(u64, usize, usize)], index: usize) -> &'a [u8] {
-    rows.get(index)
-        .and_then(|&(_, start, end)| text.get(start..end))
-        .unwrap_or_default()
+    rows.get(index).and_then(|&(_, start, end)| text.get(start..end)).unwrap_or_default()
 }
 
 impl SourceRow {

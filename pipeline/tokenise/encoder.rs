@@ -119,8 +119,8 @@ impl Tokeniser {
             return Self::built_in();
         }
         let path = base.join(tokenizer);
-        let bytes = std::fs::read(&path)
-            .map_err(|source| TokeniserError::Read { path: path.clone(), source })?;
+        let bytes =
+            std::fs::read(&path).map_err(|source| TokeniserError::Read { path: path.clone(), source })?;
         let digest = potable_manifests::sha256_hex(&bytes);
         if digest == qwen3::TOKENIZER_JSON_SHA256 {
             return Self::built_in();
@@ -132,17 +132,30 @@ impl Tokeniser {
             TextFormat::Text => &["<|endoftext|>"],
         };
         if let Some(token) = needed.iter().find(|token| !added.contains_key(**token)) {
-            return Err(TokeniserError::DoesNotFit { path, format: format.name(), token: (*token).to_owned() });
+            return Err(TokeniserError::DoesNotFit {
+                path,
+                format: format.name(),
+                token: (*token).to_owned(),
+            });
         }
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(Tokeniser { name, digest, vocabulary_size: engine.vocabulary_size(), engine: Engine::Reference(engine) })
+        Ok(Tokeniser {
+            name,
+            digest,
+            vocabulary_size: engine.vocabulary_size(),
+            engine: Engine::Reference(engine),
+        })
     }
 
     /// Encodes a sample.
     ///
     /// # Errors
     /// Offsets that do not add up, or what the engine says.
-    pub fn encode(&self, sample: &RenderedSample, control_text: ControlText) -> Result<TokenisedSample, TokeniserError> {
+    pub fn encode(
+        &self,
+        sample: &RenderedSample,
+        control_text: ControlText,
+    ) -> Result<TokenisedSample, TokeniserError> {
         let encoded = match &self.engine {
             Engine::Fast(engine, _) => engine.encode(sample, control_text)?,
             Engine::Reference(engine) => engine.encode(sample, control_text)?,

@@ -38,7 +38,13 @@ impl FastEncoder {
     }
 
     /// Encodes text between control tokens. `trained` are spans in bytes of `text`.
-    fn gap(&self, text: &str, trained: &[(usize, usize)], out: &mut Encoded, base: usize) -> Result<usize, TokeniserError> {
+    fn gap(
+        &self,
+        text: &str,
+        trained: &[(usize, usize)],
+        out: &mut Encoded,
+        base: usize,
+    ) -> Result<usize, TokeniserError> {
         if text.is_empty() {
             return Ok(base);
         }

@@ -12,8 +12,7 @@ use super::encoder::TokeniserError;
 const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qwen3.ranks.zst"));
 
 /// SHA-256 of the `tokenizer.json` that the built-in vocabulary stands for.
-pub const TOKENIZER_JSON_SHA256: &str =
-    "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4";
+pub const TOKENIZER_JSON_SHA256: &str = "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4";
 
 /// Splits text into words before BPE (the `Split` pattern of that file).
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";

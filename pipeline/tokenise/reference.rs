@@ -20,10 +20,8 @@ impl ReferenceEncoder {
     /// # Errors
     /// A file that the crate cannot read.
     pub(crate) fn load(path: &Path, bytes: &[u8]) -> Result<Self, TokeniserError> {
-        let mut engine = Tokenizer::from_bytes(bytes).map_err(|e| TokeniserError::Load {
-            path: path.to_path_buf(),
-            reason: e.to_string(),
-        })?;
+        let mut engine = Tokenizer::from_bytes(bytes)
+            .map_err(|e| TokeniserError::Load { path: path.to_path_buf(), reason: e.to_string() })?;
         engine.with_padding(None);
         engine
             .with_truncation(None)

@@ -24,7 +24,7 @@ fn shared(path: &str) -> Option<PathBuf> {
 /// A conversation as the messages mapping reads it.
 fn conversation(messages: &Value, tools: Option<&Value>) -> Conversation {
     let mapping = MappingFile::default().detect("golden", &["messages".to_owned()]).unwrap();
-    let mapping = mapping.resolve("golden", &[]).unwrap();
+    let mapping = mapping.resolve("golden", &[], &[]).unwrap();
     let cell = |value: &Value| serde_json::from_value::<Cell>(value.clone()).unwrap();
     let cells = vec![cell(messages), tools.map_or(Cell::Null, cell)];
     match mapping.adapt(cells, None).unwrap() {
@@ -82,7 +82,8 @@ fn faithful_policy_reproduces_text_and_ids_of_every_golden_chat() {
     assert_eq!(text.lines().count(), 14);
     for line in text.lines() {
         let chat: Value = serde_json::from_str(line).unwrap();
-        let sample = render(&conversation(&chat["messages"], None), &Policy::FAITHFUL, Ending::Closed).unwrap();
+        let sample =
+            render(&conversation(&chat["messages"], None), &Policy::FAITHFUL, Ending::Closed).unwrap();
         assert_eq!(sample.text, chat["qwen3_trl"].as_str().unwrap(), "{}", chat["name"]);
         let encoded = tokeniser.encode(&sample, ControlText::Keep).unwrap();
         assert_eq!(encoded.ids, numbers(&chat["qwen3_trl_ids"]), "{}", chat["name"]);

@@ -1,4 +1,31 @@
 //! End-to-end tests: the real binary on real files, and the stages on worked cases.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+/// Input, recipes and output folders that cannot be used: exit status 2, place, cause and way out.
+mod bad_input;
+/// Pinned text of the command line: the cases in tests/cmd.
+mod cmd;
+/// Same recipe, same bytes: whatever the threads, the cut, the order of units, a kill on the way.
+mod determinism;
+/// Disks that fill up.
+mod disk;
+/// Rows that are left out on purpose: counted by reason, and listed.
+mod dropped_rows;
+/// File formats and compressions: the same rows give the same tokens.
+mod formats;
 /// Rendering, ids and masks against worked cases.
 mod golden;
+/// Temp folders, recipes, the binary, and data sets read back. No tests.
+mod harness;
+/// What a data set promises: balanced ledgers, no token lost, packs, length classes, held-out rows.
+mod packing;
+/// Real Parquet files of many writers.
+mod parquet_corpus;
+/// Several phases in one recipe.
+mod phases;
+/// What a second run in the same folder re-uses, replaces or refuses.
+mod reruns;
+/// Caps, weights, subsets of files, duplicates.
+mod sampling;
+/// Shapes of rows, and `where`.
+mod shapes;

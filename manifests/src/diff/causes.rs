@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::Weight::{self, Blocking, Informational, Material};
 use super::collect::{Collector, Pair, Shown, map_pairs, pairs};
 use crate::manifest::{
-    BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, InputFile, InputSource,
-    Manifest, RecipeRecord, TokeniserRecord, Verified,
+    BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, InputFile, InputSource, Manifest,
+    RecipeRecord, TokeniserRecord, Verified,
 };
 
 impl Shown for DecontaminationMode {
@@ -21,17 +21,12 @@ impl Shown for DecontaminationMode {
 
 impl Shown for InputFile {
     fn shown(&self) -> Option<String> {
-        let rows = self
-            .rows
-            .map_or("rows unknown".to_owned(), |rows| format!("{rows} rows"));
+        let rows = self.rows.map_or("rows unknown".to_owned(), |rows| format!("{rows} rows"));
         let verified = match self.verified {
             Verified::Whole => "whole",
             Verified::Ranges => "ranges",
         };
-        Some(format!(
-            "{}, {} bytes, {rows}, verified {verified}",
-            self.sha256, self.size
-        ))
+        Some(format!("{}, {} bytes, {rows}, verified {verified}", self.sha256, self.size))
     }
 }
 
@@ -69,9 +64,7 @@ pub(super) fn inputs(found: &mut Collector, old: &[InputSource], new: &[InputSou
             }
         }
     }
-    found.order((Material, "order of sources"), (old, new), |source| {
-        &source.name
-    });
+    found.order((Material, "order of sources"), (old, new), |source| &source.name);
 }
 
 pub(super) fn decontamination(found: &mut Collector, old: &Decontamination, new: &Decontamination) {
@@ -79,21 +72,9 @@ pub(super) fn decontamination(found: &mut Collector, old: &Decontamination, new:
     let off = new.mode == DecontaminationMode::None;
     found.field(blocking_if(off), "mode", (&old.mode, &new.mode));
     let grew = new.ngram > old.ngram;
-    found.field(
-        blocking_if(grew),
-        "words in a gram",
-        (&old.ngram, &new.ngram),
-    );
-    found.field(
-        blocking_if(!new.strict),
-        "strict",
-        (&old.strict, &new.strict),
-    );
-    found.field(
-        Material,
-        "word normaliser",
-        (&old.normaliser, &new.normaliser),
-    );
+    found.field(blocking_if(grew), "words in a gram", (&old.ngram, &new.ngram));
+    found.field(blocking_if(!new.strict), "strict", (&old.strict, &new.strict));
+    found.field(Material, "word normaliser", (&old.normaliser, &new.normaliser));
     let blocklists = (&old.blocklist_digest, &new.blocklist_digest);
     found.field(Material, "blocklist digest", blocklists);
     found.area("benchmarks");
@@ -108,11 +89,7 @@ pub(super) fn decontamination(found: &mut Collector, old: &Decontamination, new:
             }
         }
     }
-    found.order(
-        (Informational, "order of benchmarks"),
-        (old, new),
-        |benchmark| &benchmark.name,
-    );
+    found.order((Informational, "order of benchmarks"), (old, new), |benchmark| &benchmark.name);
 }
 
 pub(super) fn normalise(
@@ -133,17 +110,9 @@ pub(super) fn tokeniser(found: &mut Collector, old: &TokeniserRecord, new: &Toke
     found.field(Blocking, "tokeniser", (&old.name, &new.name));
     let digests = (&old.vocabulary_digest, &new.vocabulary_digest);
     found.field(Blocking, "vocabulary digest", digests);
-    found.field(
-        Blocking,
-        "vocabulary size",
-        (&old.vocabulary_size, &new.vocabulary_size),
-    );
+    found.field(Blocking, "vocabulary size", (&old.vocabulary_size, &new.vocabulary_size));
     found.field(Blocking, "template", (&old.template, &new.template));
-    found.field(
-        Blocking,
-        "template digest",
-        (&old.template_digest, &new.template_digest),
-    );
+    found.field(Blocking, "template digest", (&old.template_digest, &new.template_digest));
     found.field(Blocking, "text format", (&old.format, &new.format));
     found.field(Informational, "engine", (&old.engine, &new.engine));
 }
@@ -153,11 +122,7 @@ fn source(found: &mut Collector, name: &str, old: &InputSource, new: &InputSourc
     let evaluation = blocking_if(new.eval_split);
     let pin = blocking_if(unpinned(new) && !unpinned(old));
     found.field(Blocking, of("licence"), (&old.licence, &new.licence));
-    found.field(
-        evaluation,
-        of("evaluation split"),
-        (&old.eval_split, &new.eval_split),
-    );
+    found.field(evaluation, of("evaluation split"), (&old.eval_split, &new.eval_split));
     found.field(Material, of("corpus"), (&old.corpus, &new.corpus));
     found.field(pin, of("revision"), (&old.revision, &new.revision));
     found.field(pin, of("local files"), (&old.local, &new.local));
@@ -199,9 +164,7 @@ fn benchmark(found: &mut Collector, name: &str, old: &BenchmarkRecord, new: &Ben
         found.field(Material, of(&format!("file {}", pair.name)), values);
     }
     let files = (&*old.files, &*new.files);
-    found.order((Informational, &of("order of files")), files, |file| {
-        &file.name
-    });
+    found.order((Informational, &of("order of files")), files, |file| &file.name);
     found.field(Material, of("items"), (&old.items, &new.items));
     let ngram = (&old.protected_ngram, &new.protected_ngram);
     found.field(nothing_left, of("items protected by n-grams"), ngram);
@@ -252,11 +215,7 @@ fn summary(source: &InputSource) -> String {
     let corpus = source.corpus.as_deref().unwrap_or("no corpus");
     let revision = source.revision.as_deref().unwrap_or("no revision");
     let licence = source.licence.as_deref().unwrap_or("no licence stated");
-    let evaluation = if source.eval_split {
-        ", an evaluation split"
-    } else {
-        ""
-    };
+    let evaluation = if source.eval_split { ", an evaluation split" } else { "" };
     let (files, bytes) = (source.files.len(), bytes(source));
     format!("{corpus} at {revision}, {licence}, {files} files, {bytes} bytes{evaluation}")
 }

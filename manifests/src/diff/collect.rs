@@ -103,13 +103,7 @@ impl Collector {
         (old, new): (Option<String>, Option<String>),
     ) {
         let (area, what) = (self.area.to_owned(), what.into());
-        self.findings.push(Finding {
-            weight,
-            area,
-            what,
-            old,
-            new,
-        });
+        self.findings.push(Finding { weight, area, what, old, new });
     }
 
     /// Adds a finding if the names that both lists hold stand in another order.
@@ -147,20 +141,10 @@ impl Collector {
                     self.json_at(what, &at, (old.get(key), new.get(key)));
                 }
             }
-            (Some(Value::Array(old)), Some(Value::Array(new))) => {
-                self.json_list(what, at, (old, new))
-            }
+            (Some(Value::Array(old)), Some(Value::Array(new))) => self.json_list(what, at, (old, new)),
             (old, new) => {
-                let what = if at.is_empty() {
-                    what.to_owned()
-                } else {
-                    format!("{what} {}", quote(at))
-                };
-                self.push(
-                    Weight::Material,
-                    what,
-                    (old.map(json_text), new.map(json_text)),
-                );
+                let what = if at.is_empty() { what.to_owned() } else { format!("{what} {}", quote(at)) };
+                self.push(Weight::Material, what, (old.map(json_text), new.map(json_text)));
             }
         }
     }
@@ -207,10 +191,7 @@ pub(super) fn visible(text: &str) -> String {
 }
 
 /// The two lists by name, in the order of names.
-pub(super) fn pairs<'a, T>(
-    (old, new): (&'a [T], &'a [T]),
-    name: fn(&T) -> &str,
-) -> Vec<Pair<'a, T>> {
+pub(super) fn pairs<'a, T>((old, new): (&'a [T], &'a [T]), name: fn(&T) -> &str) -> Vec<Pair<'a, T>> {
     let (old, new) = (by_name(old, name), by_name(new, name));
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
     let pair = |key: &(&str, usize)| Pair {
@@ -229,11 +210,7 @@ pub(super) fn map_pairs<'a, T>(
     (old, new): (&'a BTreeMap<String, T>, &'a BTreeMap<String, T>),
 ) -> Vec<Pair<'a, T>> {
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
-    let pair = |key: &String| Pair {
-        name: quote(key),
-        old: old.get(key),
-        new: new.get(key),
-    };
+    let pair = |key: &String| Pair { name: quote(key), old: old.get(key), new: new.get(key) };
     keys.into_iter().map(pair).collect()
 }
 
@@ -252,9 +229,7 @@ fn by_name<T>(items: &[T], name: fn(&T) -> &str) -> BTreeMap<(&str, usize), &T> 
 fn all_named(items: &[Value]) -> bool {
     let mut names = BTreeSet::new();
     let name = |item: &Value| item.get("name").and_then(Value::as_str).map(str::to_owned);
-    items
-        .iter()
-        .all(|item| name(item).is_some_and(|name| names.insert(name)))
+    items.iter().all(|item| name(item).is_some_and(|name| names.insert(name)))
 }
 
 fn name_of(item: &Value) -> &str {

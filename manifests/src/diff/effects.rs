@@ -8,8 +8,8 @@ use crate::canonical;
 use crate::digest::Digest;
 use crate::ledger::{RowLedger, SampleLedger};
 use crate::manifest::{
-    Decontamination, FileRecord, InputSource, LengthBucket, Manifest, ShardRecord, SourceTokens,
-    Split, TokenCounts, TokeniserRecord, ppm,
+    Decontamination, FileRecord, InputSource, LengthBucket, Manifest, ShardRecord, SourceTokens, Split,
+    TokenCounts, TokeniserRecord, ppm,
 };
 
 impl Shown for FileRecord {
@@ -20,15 +20,7 @@ impl Shown for FileRecord {
 
 impl Shown for ShardRecord {
     fn shown(&self) -> Option<String> {
-        let Self {
-            content_digest,
-            length,
-            packs,
-            samples,
-            tokens,
-            trained,
-            ..
-        } = self;
+        let Self { content_digest, length, packs, samples, tokens, trained, .. } = self;
         let split = split_word(self.split);
         Some(format!(
             "{content_digest}, {split}, {packs} packs of {length}, {samples} samples, \
@@ -40,13 +32,7 @@ impl Shown for ShardRecord {
 impl Shown for RowLedger {
     fn shown(&self) -> Option<String> {
         let dropped = total(&self.dropped);
-        let Self {
-            read,
-            sampled_out,
-            kept,
-            failed,
-            ..
-        } = self;
+        let Self { read, sampled_out, kept, failed, .. } = self;
         Some(format!(
             "{read} read, {kept} kept, {sampled_out} sampled out, {dropped} dropped, {failed} failed"
         ))
@@ -56,15 +42,8 @@ impl Shown for RowLedger {
 impl Shown for SampleLedger {
     fn shown(&self) -> Option<String> {
         let dropped = total(&self.dropped);
-        let Self {
-            made,
-            packed,
-            sampled_out,
-            ..
-        } = self;
-        Some(format!(
-            "{made} made, {packed} packed, {sampled_out} sampled out, {dropped} dropped"
-        ))
+        let Self { made, packed, sampled_out, .. } = self;
+        Some(format!("{made} made, {packed} packed, {sampled_out} sampled out, {dropped} dropped"))
     }
 }
 
@@ -76,23 +55,15 @@ pub(super) fn unexplained(found: &mut Collector, old: &Manifest, new: &Manifest)
         return;
     }
     found.area("determinism");
-    let what =
-        "outputs, though recipe digest, input files, blocklist, policies and vocabulary are equal";
+    let what = "outputs, though recipe digest, input files, blocklist, policies and vocabulary are equal";
     let shown = |manifest| Some(outputs_digest(manifest).to_string());
     found.push(Blocking, what, (shown(old), shown(new)));
 }
 
 pub(super) fn matches(found: &mut Collector, old: &Decontamination, new: &Decontamination) {
     found.area("matches");
-    for pair in pairs((&old.benchmarks, &new.benchmarks), |benchmark| {
-        &benchmark.name
-    }) {
-        let Pair {
-            name,
-            old: Some(old),
-            new: Some(new),
-        } = pair
-        else {
+    for pair in pairs((&old.benchmarks, &new.benchmarks), |benchmark| &benchmark.name) {
+        let Pair { name, old: Some(old), new: Some(new) } = pair else {
             continue;
         };
         let dropped = format!("rows dropped for benchmark {name}");
@@ -122,11 +93,7 @@ pub(super) fn rows(
         match (old, new) {
             (Some(old), Some(new)) => row_counts(found, &of, old, new),
             (old, new) => {
-                found.field(
-                    Material,
-                    format!("rows of {of}"),
-                    (&old.cloned(), &new.cloned()),
-                );
+                found.field(Material, format!("rows of {of}"), (&old.cloned(), &new.cloned()));
             }
         }
     }
@@ -143,11 +110,7 @@ pub(super) fn samples(
         match (old, new) {
             (Some(old), Some(new)) => sample_counts(found, &of, old, new),
             (old, new) => {
-                found.field(
-                    Material,
-                    format!("samples of {of}"),
-                    (&old.cloned(), &new.cloned()),
-                );
+                found.field(Material, format!("samples of {of}"), (&old.cloned(), &new.cloned()));
             }
         }
     }
@@ -158,16 +121,8 @@ pub(super) fn tokens(found: &mut Collector, old: &TokenCounts, new: &TokenCounts
     found.field(Material, "tokens", (&old.total, &new.total));
     found.field(Material, "tokens trained on", (&old.trained, &new.trained));
     found.field(Material, "packs", (&old.packs, &new.packs));
-    found.field(
-        Material,
-        "token places in packs",
-        (&old.capacity, &new.capacity),
-    );
-    found.field(
-        Material,
-        "fill",
-        (&percent(old.fill_ppm), &percent(new.fill_ppm)),
-    );
+    found.field(Material, "token places in packs", (&old.capacity, &new.capacity));
+    found.field(Material, "fill", (&percent(old.fill_ppm), &percent(new.fill_ppm)));
     for pair in map_pairs((&old.per_source, &new.per_source)) {
         let shown = |source: Option<&SourceTokens>, counts: &TokenCounts| {
             source.map(|source| mixture(source, counts.total))
@@ -183,19 +138,11 @@ pub(super) fn tokens(found: &mut Collector, old: &TokenCounts, new: &TokenCounts
 pub(super) fn shards(found: &mut Collector, old: &[ShardRecord], new: &[ShardRecord]) {
     found.area("shards");
     if contents(old) == contents(new) {
-        let moved = old
-            .iter()
-            .zip(new)
-            .enumerate()
-            .find(|(_, (old, new))| old != new);
+        let moved = old.iter().zip(new).enumerate().find(|(_, (old, new))| old != new);
         if let Some((index, (old, new))) = moved {
             let place = |shard: &ShardRecord| {
                 let content = shard.shown().unwrap_or_default();
-                Some(format!(
-                    "{} at place {}: {content}",
-                    quote(&shard.path),
-                    index + 1
-                ))
+                Some(format!("{} at place {}: {content}", quote(&shard.path), index + 1))
             };
             let what = "paths or order of shards with equal content";
             found.push(Informational, what, (place(old), place(new)));
@@ -210,9 +157,7 @@ pub(super) fn shards(found: &mut Collector, old: &[ShardRecord], new: &[ShardRec
         let values = (&pair.old.cloned(), &pair.new.cloned());
         found.field(Material, format!("shard {}", pair.name), values);
     }
-    found.order((Informational, "order of shards"), (old, new), |shard| {
-        &shard.path
-    });
+    found.order((Informational, "order of shards"), (old, new), |shard| &shard.path);
 }
 
 pub(super) fn run(found: &mut Collector, old: &Manifest, new: &Manifest) {
@@ -239,61 +184,25 @@ pub(super) fn run(found: &mut Collector, old: &Manifest, new: &Manifest) {
 }
 
 fn row_counts(found: &mut Collector, of: &str, old: &RowLedger, new: &RowLedger) {
-    found.field(
-        Material,
-        format!("rows read of {of}"),
-        (&old.read, &new.read),
-    );
+    found.field(Material, format!("rows read of {of}"), (&old.read, &new.read));
     let sampled_out = (&old.sampled_out, &new.sampled_out);
     found.field(Material, format!("rows sampled out of {of}"), sampled_out);
-    found.field(
-        Material,
-        format!("rows kept of {of}"),
-        (&old.kept, &new.kept),
-    );
-    found.field(
-        Material,
-        format!("rows failed of {of}"),
-        (&old.failed, &new.failed),
-    );
-    reasons(
-        found,
-        &format!("rows dropped of {of} for"),
-        (&old.dropped, &new.dropped),
-    );
+    found.field(Material, format!("rows kept of {of}"), (&old.kept, &new.kept));
+    found.field(Material, format!("rows failed of {of}"), (&old.failed, &new.failed));
+    reasons(found, &format!("rows dropped of {of} for"), (&old.dropped, &new.dropped));
 }
 
 fn sample_counts(found: &mut Collector, of: &str, old: &SampleLedger, new: &SampleLedger) {
-    found.field(
-        Material,
-        format!("samples made of {of}"),
-        (&old.made, &new.made),
-    );
-    found.field(
-        Material,
-        format!("samples packed of {of}"),
-        (&old.packed, &new.packed),
-    );
+    found.field(Material, format!("samples made of {of}"), (&old.made, &new.made));
+    found.field(Material, format!("samples packed of {of}"), (&old.packed, &new.packed));
     let sampled_out = (&old.sampled_out, &new.sampled_out);
-    found.field(
-        Material,
-        format!("samples sampled out of {of}"),
-        sampled_out,
-    );
-    reasons(
-        found,
-        &format!("samples dropped of {of} for"),
-        (&old.dropped, &new.dropped),
-    );
+    found.field(Material, format!("samples sampled out of {of}"), sampled_out);
+    reasons(found, &format!("samples dropped of {of} for"), (&old.dropped, &new.dropped));
     let lost = (&old.tokens_lost, &new.tokens_lost);
     reasons(found, &format!("tokens lost of {of} for"), lost);
 }
 
-fn reasons(
-    found: &mut Collector,
-    what: &str,
-    (old, new): (&BTreeMap<String, u64>, &BTreeMap<String, u64>),
-) {
+fn reasons(found: &mut Collector, what: &str, (old, new): (&BTreeMap<String, u64>, &BTreeMap<String, u64>)) {
     for pair in map_pairs((old, new)) {
         let values = (&pair.old.copied(), &pair.new.copied());
         found.field(Material, format!("{what} {}", pair.name), values);
@@ -303,34 +212,17 @@ fn reasons(
 fn same_causes(old: &Manifest, new: &Manifest) -> bool {
     let recipe = |manifest: &Manifest| {
         let recipe = &manifest.recipe;
-        (
-            manifest.phase.clone(),
-            recipe.digest.clone(),
-            recipe.seed,
-            recipe.partitions,
-        )
+        (manifest.phase.clone(), recipe.digest.clone(), recipe.seed, recipe.partitions)
     };
     let checks = |manifest: &Manifest| {
         let checks = &manifest.decontamination;
-        (
-            checks.mode,
-            checks.ngram,
-            checks.strict,
-            checks.normaliser.clone(),
-        )
+        (checks.mode, checks.ngram, checks.strict, checks.normaliser.clone())
     };
     let same_source = |(old, new): (&InputSource, &InputSource)| {
         let content = |source: &InputSource| {
             let files = source.files.iter();
-            let files: Vec<_> = files
-                .map(|file| (file.name.clone(), file.sha256.clone()))
-                .collect();
-            (
-                source.name.clone(),
-                source.format.clone(),
-                source.mapping.clone(),
-                files,
-            )
+            let files: Vec<_> = files.map(|file| (file.name.clone(), file.sha256.clone())).collect();
+            (source.name.clone(), source.format.clone(), source.mapping.clone(), files)
         };
         content(old) == content(new)
     };
@@ -339,11 +231,7 @@ fn same_causes(old: &Manifest, new: &Manifest) -> bool {
         && checks(old) == checks(new)
         && old.decontamination.blocklist_digest == new.decontamination.blocklist_digest
         && old.normalise == new.normalise
-        && old.tokeniser
-            == TokeniserRecord {
-                engine,
-                ..new.tokeniser.clone()
-            }
+        && old.tokeniser == TokeniserRecord { engine, ..new.tokeniser.clone() }
         && old.inputs.len() == new.inputs.len()
         && old.inputs.iter().zip(&new.inputs).all(same_source)
 }
@@ -364,13 +252,7 @@ fn contents(shards: &[ShardRecord]) -> Vec<String> {
 
 /// One digest for everything that [`same_outputs`] compares.
 fn outputs_digest(manifest: &Manifest) -> Digest {
-    let Manifest {
-        rows,
-        samples,
-        tokens,
-        shards,
-        ..
-    } = manifest;
+    let Manifest { rows, samples, tokens, shards, .. } = manifest;
     let outputs = canonical::to_value(&(contents(shards), rows, samples, tokens));
     let text = outputs.and_then(|outputs| canonical::canonical_json(&outputs));
     Digest::of(text.unwrap_or_default().as_bytes())
@@ -392,11 +274,7 @@ fn total(counts: &BTreeMap<String, u64>) -> u128 {
 }
 
 fn mixture(source: &SourceTokens, all: u64) -> String {
-    let SourceTokens {
-        samples,
-        tokens,
-        trained,
-    } = source;
+    let SourceTokens { samples, tokens, trained } = source;
     let share = percent(ppm(*tokens, all));
     format!("{share} of the tokens: {samples} samples, {tokens} tokens, {trained} trained")
 }
@@ -406,9 +284,7 @@ fn percent(ppm: u64) -> String {
 }
 
 fn histogram(buckets: &[LengthBucket]) -> Option<String> {
-    let buckets = buckets
-        .iter()
-        .map(|bucket| format!("{} up to {}", bucket.count, bucket.upto));
+    let buckets = buckets.iter().map(|bucket| format!("{} up to {}", bucket.count, bucket.upto));
     let buckets: Vec<_> = buckets.collect();
     (!buckets.is_empty()).then(|| buckets.join(", "))
 }

@@ -18,10 +18,7 @@ const LIMIT: usize = 60_000;
 
 pub(super) fn render(diff: &ManifestDiff) -> String {
     let (old, new) = (code(diff.old.short()), code(diff.new.short()));
-    let mut out = format!(
-        "{MARKER}\n**Data manifest {old} → {new}: {}**\n",
-        diff.verdict()
-    );
+    let mut out = format!("{MARKER}\n**Data manifest {old} → {new}: {}**\n", diff.verdict());
     if diff.is_empty() {
         return out;
     }
@@ -30,16 +27,12 @@ pub(super) fn render(diff: &ManifestDiff) -> String {
         out.push_str(&row(finding));
     }
     let count = diff.findings.len();
-    out.push_str(&format!(
-        "\n<details>\n<summary>All {count} findings in full</summary>\n\n"
-    ));
+    out.push_str(&format!("\n<details>\n<summary>All {count} findings in full</summary>\n\n"));
     for (index, finding) in diff.findings.iter().enumerate() {
         let item = item(finding);
         if out.len() + item.len() > LIMIT {
             let left = count - index;
-            out.push_str(&format!(
-                "- … and {left} more; `--format json` has them all\n"
-            ));
+            out.push_str(&format!("- … and {left} more; `--format json` has them all\n"));
             break;
         }
         out.push_str(&item);
@@ -78,11 +71,7 @@ fn item(finding: &Finding) -> String {
 /// A code span that holds `value` as it is, also if that has backticks.
 fn code(value: &str) -> String {
     let value = visible(value);
-    let longest = value
-        .split(|c| c != '`')
-        .map(str::len)
-        .max()
-        .unwrap_or_default();
+    let longest = value.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest + 1);
     let pad = if longest > 0 { " " } else { "" };
     format!("{fence}{pad}{value}{pad}{fence}")

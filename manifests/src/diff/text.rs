@@ -10,12 +10,7 @@ const RUN: usize = 20;
 const COUNTED: [&str; 5] = ["matches", "rows", "samples", "tokens", "shards"];
 
 pub(super) fn render(diff: &ManifestDiff) -> String {
-    let mut out = format!(
-        "{} -> {}\n{}\n",
-        diff.old.short(),
-        diff.new.short(),
-        diff.verdict()
-    );
+    let mut out = format!("{} -> {}\n{}\n", diff.old.short(), diff.new.short(), diff.verdict());
     let mut area = "";
     let mut rest = diff.findings.as_slice();
     while let Some(first) = rest.first() {
@@ -23,14 +18,9 @@ pub(super) fn render(diff: &ManifestDiff) -> String {
             area = &first.area;
             out.push_str(&format!("\n{area}\n"));
         }
-        let alike = rest
-            .iter()
-            .take_while(|finding| kind(finding) == kind(first))
-            .count();
+        let alike = rest.iter().take_while(|finding| kind(finding) == kind(first)).count();
         let (run, after) = rest.split_at(alike);
-        run.iter()
-            .take(RUN)
-            .for_each(|finding| out.push_str(&line(finding)));
+        run.iter().take(RUN).for_each(|finding| out.push_str(&line(finding)));
         if alike > RUN {
             let more = group(&(alike - RUN).to_string());
             out.push_str(&format!("  {:<14} … and {more} more of this kind\n", ""));
@@ -58,11 +48,7 @@ pub(super) fn change(finding: &Finding) -> (String, String) {
 
 fn line(finding: &Finding) -> String {
     let (old, new) = change(finding);
-    format!(
-        "  {:<14} {}: {old} -> {new}\n",
-        finding.weight.as_str(),
-        finding.what
-    )
+    format!("  {:<14} {}: {old} -> {new}\n", finding.weight.as_str(), finding.what)
 }
 
 /// What two findings share if they differ only in the names that they hold.

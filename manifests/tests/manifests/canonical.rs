@@ -14,15 +14,10 @@ fn canonical(value: &Value) -> String {
 #[test]
 fn strings_and_keys_follow_the_rfc() {
     let control = json!("€$\u{f}\nA'B\"\\\\\"/\u{8}\u{c}\r\t\u{7f}");
-    assert_eq!(
-        canonical(&control),
-        "\"€$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\\b\\f\\r\\t\u{7f}\""
-    );
+    assert_eq!(canonical(&control), "\"€$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\\b\\f\\r\\t\u{7f}\"");
     // RFC 8785, 3.2.3: the emoji (a surrogate pair) sorts before U+FB33
-    let keys =
-        json!({"\u{20ac}": 1, "\r": 2, "\u{fb33}": 3, "1": 4, "\u{1f600}": 5, "\u{80}": 6, "ö": 7});
-    let expected =
-        "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"\u{20ac}\":1,\"\u{1f600}\":5,\"\u{fb33}\":3}";
+    let keys = json!({"\u{20ac}": 1, "\r": 2, "\u{fb33}": 3, "1": 4, "\u{1f600}": 5, "\u{80}": 6, "ö": 7});
+    let expected = "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"\u{20ac}\":1,\"\u{1f600}\":5,\"\u{fb33}\":3}";
     assert_eq!(canonical(&keys), expected);
 }
 
@@ -49,9 +44,7 @@ fn a_float_in_the_settings_does_not_seal() {
     let mut manifest = v1();
     manifest.recipe.settings = json!({"validation": 0.005});
     let error = manifest.seal().expect_err("a float");
-    let CanonicalError::Number { pointer, .. } = error else {
-        panic!("`{error}`")
-    };
+    let CanonicalError::Number { pointer, .. } = error else { panic!("`{error}`") };
     assert_eq!(pointer, "/recipe/settings/validation");
 }
 
@@ -61,16 +54,10 @@ fn the_run_block_is_outside_the_digest() {
     new.run.host = None;
     new.run.potable_version = "9".to_owned();
     new.run.file_sha256.clear();
-    assert_eq!(
-        new.clone().seal().expect("sealed").manifest_digest,
-        old.manifest_digest
-    );
+    assert_eq!(new.clone().seal().expect("sealed").manifest_digest, old.manifest_digest);
     new.tokens.total += 1;
     assert!(!new.verify_digest().expect("no floats"));
-    assert_ne!(
-        new.seal().expect("sealed").manifest_digest,
-        old.manifest_digest
-    );
+    assert_ne!(new.seal().expect("sealed").manifest_digest, old.manifest_digest);
 }
 
 #[test]
@@ -125,13 +112,7 @@ proptest! {
 fn a_manifest_names_the_source_that_is_off() {
     let mut manifest = v1();
     assert_eq!(manifest.balance(), Ok(()));
-    manifest.rows = BTreeMap::from([(
-        "own".to_owned(),
-        RowLedger {
-            read: 1,
-            ..Default::default()
-        },
-    )]);
+    manifest.rows = BTreeMap::from([("own".to_owned(), RowLedger { read: 1, ..Default::default() })]);
     let error = manifest.balance().expect_err("one row is lost").to_string();
     assert!(error.starts_with("rows of source `own` do not balance: read `1`, accounted for `0`"));
 }

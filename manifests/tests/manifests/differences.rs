@@ -1,7 +1,5 @@
 use potable_manifests::Weight::{self, Blocking, Informational, Material};
-use potable_manifests::{
-    DecontaminationMode, Digest, Finding, Manifest, ManifestDiff, Verified, diff,
-};
+use potable_manifests::{DecontaminationMode, Digest, Finding, Manifest, ManifestDiff, Verified, diff};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -21,9 +19,7 @@ fn weights(what: &str, change: impl FnOnce(&mut Manifest)) -> (Weight, Weight) {
     let new = sealed(new);
     let weight = |diff: &ManifestDiff| {
         let mut found = diff.findings.iter().filter(|finding| finding.what == what);
-        let finding = found
-            .next()
-            .unwrap_or_else(|| panic!("no `{what}` in {}", diff.to_text()));
+        let finding = found.next().unwrap_or_else(|| panic!("no `{what}` in {}", diff.to_text()));
         finding.weight
     };
     (weight(&diff(&v1(), &new)), weight(&diff(&new, &v1())))
@@ -32,49 +28,33 @@ fn weights(what: &str, change: impl FnOnce(&mut Manifest)) -> (Weight, Weight) {
 fn swapped(diff: &ManifestDiff) -> Vec<Finding> {
     let swap = |finding: &Finding| {
         let (old, new) = (finding.new.clone(), finding.old.clone());
-        Finding {
-            weight: Informational,
-            old,
-            new,
-            ..finding.clone()
-        }
+        Finding { weight: Informational, old, new, ..finding.clone() }
     };
     diff.findings.iter().map(swap).collect()
 }
 
 fn weightless(diff: &ManifestDiff) -> Vec<Finding> {
-    let plain = |finding: &Finding| Finding {
-        weight: Informational,
-        ..finding.clone()
-    };
+    let plain = |finding: &Finding| Finding { weight: Informational, ..finding.clone() };
     diff.findings.iter().map(plain).collect()
 }
 
 #[test]
 fn weaker_guarantees_block() {
     let one_way = (Blocking, Material);
-    let left = weights("benchmark `gsm8k`", |m| {
-        drop(m.decontamination.benchmarks.remove(0))
-    });
+    let left = weights("benchmark `gsm8k`", |m| drop(m.decontamination.benchmarks.remove(0)));
     assert_eq!(left, one_way);
     let grew = weights("words in a gram", |m| m.decontamination.ngram = 14);
     assert_eq!(grew, one_way);
     let strict = weights("strict", |m| m.decontamination.strict = true);
     assert_eq!(strict, (Material, Blocking));
-    let none = weights("mode", |m| {
-        m.decontamination.mode = DecontaminationMode::None
-    });
+    let none = weights("mode", |m| m.decontamination.mode = DecontaminationMode::None);
     assert_eq!(none, one_way);
-    let eval = weights("evaluation split of source `tulu`", |m| {
-        m.inputs[0].eval_split = true
-    });
+    let eval = weights("evaluation split of source `tulu`", |m| m.inputs[0].eval_split = true);
     assert_eq!(eval, one_way);
     let unpinned = weights("revision of source `tulu`", |m| m.inputs[0].revision = None);
     assert_eq!(unpinned, one_way);
     let benchmark = "revision of benchmark `gsm8k`";
-    let unpinned = weights(benchmark, |m| {
-        m.decontamination.benchmarks[0].revision = None
-    });
+    let unpinned = weights(benchmark, |m| m.decontamination.benchmarks[0].revision = None);
     assert_eq!(unpinned, one_way);
     let exposed = weights("sensitivity of benchmark `gpqa`", |m| {
         m.decontamination.benchmarks[1].sensitive = false;
@@ -131,16 +111,12 @@ fn a_new_source_blocks_if_it_is_an_evaluation_split_or_unpinned() {
 #[test]
 fn a_revision_that_became_a_local_file_is_material() {
     let local = |m: &mut Manifest| (m.inputs[0].revision, m.inputs[0].local) = (None, true);
-    assert_eq!(
-        weights("revision of source `tulu`", local),
-        (Material, Material)
-    );
+    assert_eq!(weights("revision of source `tulu`", local), (Material, Material));
 }
 
 #[test]
 fn outputs_that_nothing_explains_block() {
-    let what =
-        "outputs, though recipe digest, input files, blocklist, policies and vocabulary are equal";
+    let what = "outputs, though recipe digest, input files, blocklist, policies and vocabulary are equal";
     let content = |m: &mut Manifest| m.shards[0].content_digest = Digest::of(b"x");
     assert_eq!(weights(what, content), (Blocking, Blocking));
     let ledger = |m: &mut Manifest| drop(m.rows.remove("tulu"));
@@ -160,13 +136,7 @@ fn outputs_that_nothing_explains_block() {
 #[test]
 fn no_finding_has_the_same_value_twice() {
     let diff = changed(|m| drop(m.rows.remove("tulu")));
-    assert!(
-        diff.findings
-            .iter()
-            .all(|finding| finding.old != finding.new),
-        "{}",
-        diff.to_text()
-    );
+    assert!(diff.findings.iter().all(|finding| finding.old != finding.new), "{}", diff.to_text());
 }
 
 #[test]
@@ -174,11 +144,7 @@ fn shards_are_counted_by_split() {
     let fewer = |m: &mut Manifest| drop(m.shards.pop());
     assert_eq!(weights("validation shards", fewer), (Material, Material));
     let diff = changed(fewer);
-    assert!(
-        diff.findings
-            .iter()
-            .all(|finding| finding.what != "train shards")
-    );
+    assert!(diff.findings.iter().all(|finding| finding.what != "train shards"));
 }
 
 #[test]
@@ -192,24 +158,9 @@ fn causes_stand_before_effects() {
         m.run.potable_version = "9".to_owned();
         m.decontamination.benchmarks.clear();
     });
-    let mut areas: Vec<_> = diff
-        .findings
-        .iter()
-        .map(|finding| finding.area.as_str())
-        .collect();
+    let mut areas: Vec<_> = diff.findings.iter().map(|finding| finding.area.as_str()).collect();
     areas.dedup();
-    assert_eq!(
-        areas,
-        [
-            "recipe",
-            "inputs",
-            "benchmarks",
-            "rows",
-            "tokens",
-            "shards",
-            "run"
-        ]
-    );
+    assert_eq!(areas, ["recipe", "inputs", "benchmarks", "rows", "tokens", "shards", "run"]);
 }
 
 #[test]
@@ -236,10 +187,7 @@ fn names_settings_and_shares_are_material() {
 fn what_leaves_the_data_alone_is_informational() {
     let diff = changed(|m| {
         m.run.potable_version = "9".to_owned();
-        m.run
-            .file_sha256
-            .values_mut()
-            .for_each(|file| file.size += 1);
+        m.run.file_sha256.values_mut().for_each(|file| file.size += 1);
         m.run.other_digests.clear();
         m.shards.reverse();
         m.tokeniser.engine = "fastokens 9".to_owned();
@@ -269,25 +217,13 @@ fn mutants(value: &Value) -> Vec<Value> {
         Value::Bool(flag) => vec![json!(!flag)],
         Value::Number(number) => vec![number.as_u64().map_or(json!(1), |n| json!(n ^ 1))],
         Value::String(text) => {
-            let words = [
-                "none",
-                "blocklist",
-                "whole",
-                "ranges",
-                "train",
-                "validation",
-            ];
-            let words = words
-                .into_iter()
-                .filter(|word| word != text)
-                .map(|word| json!(word));
+            let words = ["none", "blocklist", "whole", "ranges", "train", "validation"];
+            let words = words.into_iter().filter(|word| word != text).map(|word| json!(word));
             let other = json!(Digest::of(text.as_bytes()).as_str());
             words.chain([other]).collect()
         }
         Value::Array(items) => {
-            let mut mutants: Vec<_> = (0..items.len())
-                .map(|index| without(items, index))
-                .collect();
+            let mut mutants: Vec<_> = (0..items.len()).map(|index| without(items, index)).collect();
             for (index, item) in items.iter().enumerate() {
                 for mutant in self::mutants(item) {
                     let mut items = items.clone();
@@ -359,10 +295,7 @@ fn text_has_a_verdict_areas_and_differences() {
         text.contains("\n\ninputs\n  blocking       licence of source `tulu`: odc-by -> absent\n"),
         "{text}"
     );
-    assert!(
-        text.contains("rows read of source `tulu`: 6 -> 5,162,084 (+5,162,078)\n"),
-        "{text}"
-    );
+    assert!(text.contains("rows read of source `tulu`: 6 -> 5,162,084 (+5,162,078)\n"), "{text}");
 }
 
 #[test]
@@ -384,10 +317,7 @@ fn long_runs_are_cut_in_text_only() {
     assert!(text.lines().count() < 40, "{text}");
     assert!(text.contains("… and 2,981 more of this kind"), "{text}");
     let json: Value = serde_json::from_str(&diff.to_json().expect("no floats")).expect("JSON");
-    assert_eq!(
-        json["findings"].as_array().map(Vec::len),
-        Some(diff.findings.len())
-    );
+    assert_eq!(json["findings"].as_array().map(Vec::len), Some(diff.findings.len()));
     let markdown = diff.to_markdown();
     assert!(markdown.chars().count() < 65_536);
     assert!(markdown.contains("more; `--format json` has them all"));
@@ -400,10 +330,7 @@ fn json_has_the_counts() {
     let json: Value = serde_json::from_str(&diff.to_json().expect("no floats")).expect("JSON");
     assert_eq!(json["schema"], "potable-diff-1");
     assert_eq!(json["max_weight"], "blocking");
-    assert_eq!(
-        json["counts"],
-        json!({"blocking": 1, "material": 0, "informational": 0})
-    );
+    assert_eq!(json["counts"], json!({"blocking": 1, "material": 0, "informational": 0}));
     let finding = json!({"weight": "blocking", "area": "decontamination", "what": "words in a gram", "old": "13", "new": "20"});
     assert_eq!(json["findings"], json!([finding]));
 }
@@ -415,19 +342,10 @@ fn markdown_is_one_table_that_no_value_breaks() {
         m.normalise.insert("x`|\ny".to_owned(), String::new());
     })
     .to_markdown();
-    let table: Vec<_> = markdown
-        .lines()
-        .filter(|line| line.starts_with('|'))
-        .collect();
+    let table: Vec<_> = markdown.lines().filter(|line| line.starts_with('|')).collect();
     assert_eq!(table.len(), 4, "{markdown}");
-    assert!(
-        table.iter().all(|line| line.matches('|').count() == 6),
-        "{markdown}"
-    );
-    assert!(
-        table[2].contains("`` a¦b`c\\n¦ forged ¦ <b> @you ``"),
-        "{markdown}"
-    );
+    assert!(table.iter().all(|line| line.matches('|').count() == 6), "{markdown}");
+    assert!(table[2].contains("`` a¦b`c\\n¦ forged ¦ <b> @you ``"), "{markdown}");
     assert!(markdown.contains("<details>\n<summary>All 2 findings in full</summary>\n\n- "));
 }
 
@@ -436,11 +354,7 @@ fn equal_manifests_say_so() {
     let diff = diff(&v1(), &v1());
     assert!(diff.to_text().ends_with("\nno differences\n"));
     assert!(diff.to_markdown().contains("no differences"));
-    assert!(
-        diff.to_json()
-            .expect("no floats")
-            .contains("\"max_weight\": null")
-    );
+    assert!(diff.to_json().expect("no floats").contains("\"max_weight\": null"));
 }
 
 proptest! {

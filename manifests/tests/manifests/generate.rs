@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
 use potable_manifests::{
-    BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord,
-    InputFile, InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA,
-    SampleLedger, ShardRecord, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
+    BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord, InputFile,
+    InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA, SampleLedger,
+    ShardRecord, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -35,22 +35,14 @@ pub fn json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..4).prop_map(Value::from),
-            btree_map(name(), inner, 0..4)
-                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            btree_map(name(), inner, 0..4).prop_map(|fields| Value::Object(fields.into_iter().collect())),
         ]
     })
 }
 
 /// Sealed manifests with few different names, so that two of them have much in common.
 pub fn manifest() -> impl Strategy<Value = Manifest> {
-    let causes = (
-        name(),
-        option::of(name()),
-        recipe(),
-        vec(source(), 0..3),
-        checks(),
-        tokeniser(),
-    );
+    let causes = (name(), option::of(name()), recipe(), vec(source(), 0..3), checks(), tokeniser());
     let policies = btree_map("control_text|history|[ab]", "drop|text|keep", 0..3);
     let effects = (
         btree_map(name(), rows(), 0..3),
@@ -98,99 +90,60 @@ fn counts() -> impl Strategy<Value = BTreeMap<String, u64>> {
 }
 
 fn recipe() -> impl Strategy<Value = RecipeRecord> {
-    (any::<u64>(), digest(), json(), count()).prop_map(|(seed, digest, settings, partitions)| {
-        RecipeRecord {
-            seed,
-            digest,
-            settings,
-            partitions,
-        }
+    (any::<u64>(), digest(), json(), count()).prop_map(|(seed, digest, settings, partitions)| RecipeRecord {
+        seed,
+        digest,
+        settings,
+        partitions,
     })
 }
 
 fn source() -> impl Strategy<Value = InputSource> {
-    let texts = (
-        name(),
-        option::of(name()),
-        option::of("[01]{40}"),
-        option::of(name()),
-    );
+    let texts = (name(), option::of(name()), option::of("[01]{40}"), option::of(name()));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    (
-        texts,
-        flags,
-        option::of(name()),
-        name(),
-        json(),
-        vec(file(), 0..3),
-    )
-        .prop_map(
-            |(texts, flags, licence, format, mapping, files)| InputSource {
-                name: texts.0,
-                corpus: texts.1,
-                revision: texts.2,
-                config: texts.3,
-                split: licence.clone(),
-                licence,
-                gated: flags.0,
-                eval_split: flags.1,
-                local: flags.2,
-                format,
-                mapping,
-                files,
-            },
-        )
-}
-
-fn file() -> impl Strategy<Value = InputFile> {
-    let verified = prop_oneof![Just(Verified::Whole), Just(Verified::Ranges)];
-    (name(), count(), digest(), option::of(count()), verified).prop_map(
-        |(name, size, sha256, rows, verified)| InputFile {
-            name,
-            size,
-            sha256,
-            rows,
-            verified,
+    (texts, flags, option::of(name()), name(), json(), vec(file(), 0..3)).prop_map(
+        |(texts, flags, licence, format, mapping, files)| InputSource {
+            name: texts.0,
+            corpus: texts.1,
+            revision: texts.2,
+            config: texts.3,
+            split: licence.clone(),
+            licence,
+            gated: flags.0,
+            eval_split: flags.1,
+            local: flags.2,
+            format,
+            mapping,
+            files,
         },
     )
 }
 
+fn file() -> impl Strategy<Value = InputFile> {
+    let verified = prop_oneof![Just(Verified::Whole), Just(Verified::Ranges)];
+    (name(), count(), digest(), option::of(count()), verified)
+        .prop_map(|(name, size, sha256, rows, verified)| InputFile { name, size, sha256, rows, verified })
+}
+
 fn checks() -> impl Strategy<Value = Decontamination> {
-    let mode = prop_oneof![
-        Just(DecontaminationMode::Blocklist),
-        Just(DecontaminationMode::None)
-    ];
+    let mode = prop_oneof![Just(DecontaminationMode::Blocklist), Just(DecontaminationMode::None)];
     let benchmarks = vec(benchmark(), 0..3);
-    (
-        mode,
-        8_u64..14,
-        name(),
-        option::of(digest()),
-        any::<bool>(),
-        benchmarks,
+    (mode, 8_u64..14, name(), option::of(digest()), any::<bool>(), benchmarks).prop_map(
+        |(mode, ngram, normaliser, blocklist_digest, strict, benchmarks)| Decontamination {
+            mode,
+            ngram,
+            normaliser,
+            blocklist_digest,
+            strict,
+            benchmarks,
+        },
     )
-        .prop_map(
-            |(mode, ngram, normaliser, blocklist_digest, strict, benchmarks)| Decontamination {
-                mode,
-                ngram,
-                normaliser,
-                blocklist_digest,
-                strict,
-                benchmarks,
-            },
-        )
 }
 
 fn benchmark() -> impl Strategy<Value = BenchmarkRecord> {
     let files = vec((name(), count(), digest()), 0..3);
-    (
-        name(),
-        option::of(name()),
-        any::<bool>(),
-        files,
-        vec(count(), 6),
-    )
-        .prop_map(|(name, text, sensitive, files, counts)| BenchmarkRecord {
+    (name(), option::of(name()), any::<bool>(), files, vec(count(), 6)).prop_map(
+        |(name, text, sensitive, files, counts)| BenchmarkRecord {
             name,
             repo: text.clone(),
             revision: text.clone(),
@@ -198,17 +151,15 @@ fn benchmark() -> impl Strategy<Value = BenchmarkRecord> {
             split: text.clone(),
             licence: text,
             sensitive,
-            files: files
-                .into_iter()
-                .map(|(name, size, sha256)| FileDigest { name, size, sha256 })
-                .collect(),
+            files: files.into_iter().map(|(name, size, sha256)| FileDigest { name, size, sha256 }).collect(),
             items: counts[0],
             protected_ngram: counts[1],
             protected_short: counts[2],
             not_protected: counts[3],
             rows_dropped: counts[4],
             rows_reported: counts[5],
-        })
+        },
+    )
 }
 
 fn tokeniser() -> impl Strategy<Value = TokeniserRecord> {
@@ -229,30 +180,16 @@ fn tokeniser() -> impl Strategy<Value = TokeniserRecord> {
 pub fn rows() -> impl Strategy<Value = RowLedger> {
     (count(), count(), count(), counts()).prop_map(|(sampled_out, kept, failed, dropped)| {
         let read = sampled_out + kept + failed + dropped.values().sum::<u64>();
-        RowLedger {
-            read,
-            sampled_out,
-            kept,
-            failed,
-            dropped,
-        }
+        RowLedger { read, sampled_out, kept, failed, dropped }
     })
 }
 
 /// Ledgers that balance.
 pub fn samples() -> impl Strategy<Value = SampleLedger> {
-    (count(), count(), counts(), counts()).prop_map(
-        |(packed, sampled_out, dropped, tokens_lost)| {
-            let made = packed + sampled_out + dropped.values().sum::<u64>();
-            SampleLedger {
-                made,
-                packed,
-                sampled_out,
-                dropped,
-                tokens_lost,
-            }
-        },
-    )
+    (count(), count(), counts(), counts()).prop_map(|(packed, sampled_out, dropped, tokens_lost)| {
+        let made = packed + sampled_out + dropped.values().sum::<u64>();
+        SampleLedger { made, packed, sampled_out, dropped, tokens_lost }
+    })
 }
 
 fn tokens() -> impl Strategy<Value = TokenCounts> {
@@ -263,63 +200,46 @@ fn tokens() -> impl Strategy<Value = TokenCounts> {
     });
     let bucket = (count(), count()).prop_map(|(upto, count)| LengthBucket { upto, count });
     let mixture = btree_map(name(), source, 0..3);
-    (
-        count(),
-        count(),
-        count(),
-        count(),
-        mixture,
-        vec(bucket, 0..3),
+    (count(), count(), count(), count(), mixture, vec(bucket, 0..3)).prop_map(
+        |(total, trained, packs, capacity, per_source, length_histogram)| TokenCounts {
+            total,
+            trained,
+            packs,
+            capacity,
+            fill_ppm: ppm(total, capacity),
+            per_source,
+            length_histogram,
+        },
     )
-        .prop_map(
-            |(total, trained, packs, capacity, per_source, length_histogram)| TokenCounts {
-                total,
-                trained,
-                packs,
-                capacity,
-                fill_ppm: ppm(total, capacity),
-                per_source,
-                length_histogram,
-            },
-        )
 }
 
 fn shard() -> impl Strategy<Value = ShardRecord> {
     let split = prop_oneof![Just(Split::Train), Just(Split::Validation)];
-    (name(), split, digest(), vec(count(), 5)).prop_map(|(path, split, content_digest, counts)| {
-        ShardRecord {
-            path,
-            split,
-            length: counts[0],
-            content_digest,
-            packs: counts[1],
-            samples: counts[2],
-            tokens: counts[3],
-            trained: counts[4],
-        }
+    (name(), split, digest(), vec(count(), 5)).prop_map(|(path, split, content_digest, counts)| ShardRecord {
+        path,
+        split,
+        length: counts[0],
+        content_digest,
+        packs: counts[1],
+        samples: counts[2],
+        tokens: counts[3],
+        trained: counts[4],
     })
 }
 
 fn run() -> impl Strategy<Value = RunBlock> {
     let record = (digest(), count()).prop_map(|(sha256, size)| FileRecord { sha256, size });
     let files = btree_map(name(), record, 0..3);
-    (
-        name(),
-        files,
-        option::of(name()),
-        count(),
-        btree_map(name(), digest(), 0..3),
+    (name(), files, option::of(name()), count(), btree_map(name(), digest(), 0..3)).prop_map(
+        |(potable_version, file_sha256, text, threads, other_digests)| RunBlock {
+            potable_version,
+            file_sha256,
+            recipe_text: text.clone(),
+            started: text.clone(),
+            duration_ms: Some(threads),
+            host: text,
+            threads,
+            other_digests,
+        },
     )
-        .prop_map(
-            |(potable_version, file_sha256, text, threads, other_digests)| RunBlock {
-                potable_version,
-                file_sha256,
-                recipe_text: text.clone(),
-                started: text.clone(),
-                duration_ms: Some(threads),
-                host: text,
-                threads,
-                other_digests,
-            },
-        )
 }

@@ -3,9 +3,7 @@ use potable_manifests::{Digest, Manifest, ManifestError};
 use crate::generate::{V1, v1};
 
 fn message(text: &str) -> String {
-    Manifest::from_slice(text.as_bytes())
-        .expect_err("no manifest")
-        .to_string()
+    Manifest::from_slice(text.as_bytes()).expect_err("no manifest").to_string()
 }
 
 #[test]
@@ -22,16 +20,10 @@ fn a_cut_file_is_named_as_such() {
     for cut in [0, 1, 40, V1.len() / 2, V1.len() - 2] {
         let text = V1.get(..cut).expect("ASCII there");
         let error = Manifest::from_slice(text.as_bytes()).expect_err("cut");
-        assert!(
-            matches!(error, ManifestError::Truncated { .. }),
-            "`{cut}`: `{error}`"
-        );
+        assert!(matches!(error, ManifestError::Truncated { .. }), "`{cut}`: `{error}`");
     }
     let message = message("{\n  \"schema\"");
-    assert_eq!(
-        message,
-        "`2:10`: the file ends inside its JSON, so it was cut short"
-    );
+    assert_eq!(message, "`2:10`: the file ends inside its JSON, so it was cut short");
 }
 
 #[test]
@@ -40,30 +32,17 @@ fn other_files_are_named_as_such() {
     let foreign = "not a potable manifest: its JSON has no `schema`, it has ";
     assert_eq!(message("[1]"), format!("{foreign}an array"));
     assert_eq!(message("{}"), format!("{foreign}no keys"));
-    assert_eq!(
-        message("{\"splits\":1,\"name\":2}"),
-        format!("{foreign}`splits`, `name`")
-    );
-    assert_eq!(
-        message("{\"schema\":3}"),
-        format!("{foreign}a `schema` that is a number")
-    );
-    for other in [
-        "potable-diff-1",
-        "potable-manifest-0",
-        "potable-manifest-01",
-    ] {
-        let expected =
-            format!("not a potable manifest: `schema` is `{other}`, not `potable-manifest-1`");
+    assert_eq!(message("{\"splits\":1,\"name\":2}"), format!("{foreign}`splits`, `name`"));
+    assert_eq!(message("{\"schema\":3}"), format!("{foreign}a `schema` that is a number"));
+    for other in ["potable-diff-1", "potable-manifest-0", "potable-manifest-01"] {
+        let expected = format!("not a potable manifest: `schema` is `{other}`, not `potable-manifest-1`");
         assert_eq!(message(&format!("{{\"schema\":\"{other}\"}}")), expected);
     }
 }
 
 #[test]
 fn a_newer_version_names_both() {
-    let text = V1
-        .replace("potable-manifest-1", "potable-manifest-3")
-        .replace("\"seed\"", "\"x\"");
+    let text = V1.replace("potable-manifest-1", "potable-manifest-3").replace("\"seed\"", "\"x\"");
     let expected = "manifest has version `3`, this potable reads up to version `1`";
     assert_eq!(message(&text), expected);
 }
@@ -80,41 +59,23 @@ fn a_wrong_field_has_its_place() {
 fn an_edited_manifest_is_refused_with_both_digests() {
     let text = V1.replace("\"licence\": \"odc-by\"", "\"licence\": \"mit\"");
     let error = Manifest::from_slice(text.as_bytes()).expect_err("edited");
-    let ManifestError::Edited { stated, computed } = error else {
-        panic!("`{error}`")
-    };
+    let ManifestError::Edited { stated, computed } = error else { panic!("`{error}`") };
     assert_eq!(stated, v1().manifest_digest);
     assert_ne!(computed, stated);
     let digest = Digest::of(b"").to_string();
     let restated = V1.replace(stated.as_str(), &digest);
-    assert!(
-        message(&restated)
-            .starts_with("manifest was changed after it was sealed: it says `sha256:e3b0")
-    );
+    assert!(message(&restated).starts_with("manifest was changed after it was sealed: it says `sha256:e3b0"));
 }
 
 #[test]
 fn an_edited_run_block_is_none_of_our_business() {
     let text = V1.replace("\"host\": \"box\"", "\"host\": \"other\"");
-    assert_eq!(
-        Manifest::from_slice(text.as_bytes())
-            .expect("sealed")
-            .run
-            .host
-            .as_deref(),
-        Some("other")
-    );
+    assert_eq!(Manifest::from_slice(text.as_bytes()).expect("sealed").run.host.as_deref(), Some("other"));
 }
 
 #[test]
 fn a_float_is_refused() {
-    let text = V1.replace(
-        "\"length\": 64,\n        \"overlong\"",
-        "\"length\": 64.5,\n        \"overlong\"",
-    );
+    let text = V1.replace("\"length\": 64,\n        \"overlong\"", "\"length\": 64.5,\n        \"overlong\"");
     let error = Manifest::from_slice(text.as_bytes()).expect_err("a float");
-    assert!(
-        matches!(error, ManifestError::Canonical { .. }),
-        "`{error}`"
-    );
+    assert!(matches!(error, ManifestError::Canonical { .. }), "`{error}`");
 }

@@ -10,8 +10,5 @@ fn the_committed_schema_is_the_one_of_the_types() {
         std::fs::write(&path, &made).expect("the schema is written");
     }
     let committed = std::fs::read_to_string(&path).expect("the schema is committed");
-    assert!(
-        committed == made,
-        "schema/manifest-1.json is old: run the tests with POTABLE_BLESS=1"
-    );
+    assert!(committed == made, "schema/manifest-1.json is old: run the tests with POTABLE_BLESS=1");
 }

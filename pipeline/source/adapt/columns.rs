@@ -87,7 +87,11 @@ fn response(cells: &mut [Cell], mapping: &ColumnsMapping) -> Result<Outcome<Stri
 }
 
 /// Takes the first answer that passes its checks; the first one where there are none.
-fn choose(cells: &mut [Cell], mapping: &ColumnsMapping, answers: Vec<Cell>) -> Result<Outcome<String>, String> {
+fn choose(
+    cells: &mut [Cell],
+    mapping: &ColumnsMapping,
+    answers: Vec<Cell>,
+) -> Result<Outcome<String>, String> {
     let none = if mapping.choose_all.is_empty() && mapping.choose_any.is_empty() {
         DropReason::SourceNoResponse
     } else {

@@ -101,7 +101,9 @@ pub enum OneOrMany {
 ///
 /// # Errors
 /// Anything else, by the deserialiser's words.
-pub fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+pub fn one_or_many<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<String>>, D::Error> {
     struct Strings;
     impl<'de> serde::de::Visitor<'de> for Strings {
         type Value = Option<Vec<String>>;
@@ -232,7 +234,9 @@ pub enum MappingError {
         present: String,
     },
     /// A role name that is none.
-    #[error("mapping of source `{source_name}`: `{role}` is no role; there are `system`, `user`, `assistant`, `tool`")]
+    #[error(
+        "mapping of source `{source_name}`: `{role}` is no role; there are `system`, `user`, `assistant`, `tool`"
+    )]
     UnknownRole {
         /// The source.
         source_name: String,
@@ -255,13 +259,19 @@ impl MappingFile {
         let first = |names: &[&str]| names.iter().find(|name| has(name)).map(|name| (*name).to_owned());
         let mut found = self.clone();
         let asked_columns = self.prompt.is_some() || self.response.is_some();
-        if let Some(column) = self.messages.clone().or_else(|| first(&["messages", "conversations"])).filter(|_| !asked_columns && self.text.is_none()) {
+        if let Some(column) = self
+            .messages
+            .clone()
+            .or_else(|| first(&["messages", "conversations"]))
+            .filter(|_| !asked_columns && self.text.is_none())
+        {
             found.shape = Some(Shape::Messages);
             found.messages = Some(column);
         } else if asked_columns || (has("instruction") && has("output")) {
             found.shape = Some(Shape::Columns);
             let alpaca = ["instruction", "input"].iter().filter(|name| has(name));
-            found.prompt = self.prompt.clone().or_else(|| Some(alpaca.map(|name| (*name).to_owned()).collect()));
+            found.prompt =
+                self.prompt.clone().or_else(|| Some(alpaca.map(|name| (*name).to_owned()).collect()));
             found.response = self.response.clone().or_else(|| first(&["output"]));
         } else if let (Some(prompt), Some(response)) = (
             first(&["prompt", "question", "problem", "query", "input"]).filter(|_| self.text.is_none()),
@@ -282,12 +292,19 @@ impl MappingFile {
         Ok(found)
     }
 
-    /// Makes the mapping ready to run. `extra` are columns wanted besides (by `where`).
+    /// Makes the mapping ready to run. `extra` are columns wanted besides (by `where`); `present` are
+    /// the columns of the file, as far as they are known: a column whose name holds a dot is taken
+    /// before a field of a column.
     ///
     /// # Errors
     /// A key that the shape needs or has no use for.
-    pub fn resolve(&self, source_name: &str, extra: &[String]) -> Result<Mapping, MappingError> {
-        let mut columns = Columns::default();
+    pub fn resolve(
+        &self,
+        source_name: &str,
+        extra: &[String],
+        present: &[String],
+    ) -> Result<Mapping, MappingError> {
+        let mut columns = Columns { names: Vec::new(), present };
         let shape = self.shape.unwrap_or(Shape::Messages);
         self.check_keys(source_name, shape)?;
         let missing = |shape, key| MappingError::Missing { source_name: source_name.to_owned(), shape, key };
@@ -330,7 +347,10 @@ impl MappingFile {
     fn message_fields(&self, source_name: &str) -> Result<MessageFields, MappingError> {
         for role in self.roles.values() {
             if !["system", "user", "assistant", "tool"].contains(&role.as_str()) {
-                return Err(MappingError::UnknownRole { source_name: source_name.to_owned(), role: role.clone() });
+                return Err(MappingError::UnknownRole {
+                    source_name: source_name.to_owned(),
+                    role: role.clone(),
+                });
             }
         }
         let names = |given: &Option<String>, usual: [&str; 2]| match given {
@@ -366,7 +386,11 @@ impl MappingFile {
         ];
         for (key, given, shapes) in keys {
             if given && !shapes.contains(&shape) {
-                return Err(MappingError::Unused { source_name: source_name.to_owned(), shape: shape.name(), key });
+                return Err(MappingError::Unused {
+                    source_name: source_name.to_owned(),
+                    shape: shape.name(),
+                    key,
+                });
             }
         }
         Ok(())
@@ -384,13 +408,16 @@ impl Shape {
     }
 }
 
-#[derive(Default)]
-struct Columns {
+struct Columns<'a> {
     names: Vec<String>,
+    present: &'a [String],
 }
 
-impl Columns {
+impl Columns<'_> {
     fn add(&mut self, path: &str) -> ColumnPath {
+        if self.present.iter().any(|column| column == path) {
+            return ColumnPath { index: self.add_root(path), fields: Vec::new(), name: path.to_owned() };
+        }
         let mut parts = path.split('.').map(str::to_owned);
         let root = parts.next().unwrap_or_default();
         ColumnPath { index: self.add_root(&root), fields: parts.collect(), name: path.to_owned() }

@@ -26,7 +26,8 @@ pub fn adapt(cell: Cell, path: &ColumnPath, fields: &MessageFields) -> Result<Ou
     }
     let mut messages = Vec::with_capacity(items.len());
     for (index, item) in items.into_iter().enumerate() {
-        let message = message(item, fields).map_err(|reason| format!("message {index} of `{}`: {reason}", path.name))?;
+        let message = message(item, fields)
+            .map_err(|reason| format!("message {index} of `{}`: {reason}", path.name))?;
         messages.push(message);
     }
     Ok(Outcome::Keep(Conversation { messages, tools: Vec::new() }))

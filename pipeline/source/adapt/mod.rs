@@ -107,7 +107,9 @@ pub(super) fn wrong_type(path: &ColumnPath, wanted: &str, found: &Cell) -> Strin
 
 fn text(cell: Cell, path: &ColumnPath) -> Result<Outcome<Adapted>, String> {
     match cell {
-        Cell::Text(text) if !text.trim().is_empty() => Ok(Outcome::Keep(Adapted::Document(Document { text }))),
+        Cell::Text(text) if !text.trim().is_empty() => {
+            Ok(Outcome::Keep(Adapted::Document(Document { text })))
+        }
         Cell::Text(_) | Cell::Null => Ok(Outcome::Drop(DropReason::SourceEmptyRow)),
         other => Err(wrong_type(path, "text", &other)),
     }
