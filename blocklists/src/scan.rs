@@ -35,7 +35,7 @@ impl Rule {
         match self {
             Self::Canary => "canary",
             Self::NGram => "ngram",
-            Self::ShortItem => "short_item",
+            Self::ShortItem => "short-item",
         }
     }
 }

@@ -80,6 +80,7 @@ pub fn diff(old: &Manifest, new: &Manifest) -> ManifestDiff {
     causes::tokeniser(&mut found, &old.tokeniser, &new.tokeniser);
     effects::unexplained(&mut found, old, new);
     effects::matches(&mut found, &old.decontamination, &new.decontamination);
+    effects::acted(&mut found, &old.acted, &new.acted);
     effects::rows(&mut found, &old.rows, &new.rows);
     effects::samples(&mut found, &old.samples, &new.samples);
     effects::tokens(&mut found, &old.tokens, &new.tokens);

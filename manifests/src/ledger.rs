@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct RowLedger {
     /// Rows read.
     pub read: u64,
-    /// Rows left out by a cap, a weight or a `files` subset.
+    /// Rows left out by a cap or a weight; rows of files that a `files` subset leaves out are not read.
     pub sampled_out: u64,
     /// Rows that went on to become samples.
     pub kept: u64,
@@ -29,7 +29,7 @@ pub struct SampleLedger {
     pub made: u64,
     /// Samples that stand in a pack.
     pub packed: u64,
-    /// Samples left out by a cap or as a duplicate chosen by `select`.
+    /// Samples of rows left out by a cap.
     pub sampled_out: u64,
     /// Samples dropped, by reason, such as `pack.overlong`.
     pub dropped: BTreeMap<String, u64>,

@@ -47,6 +47,9 @@ pub struct Manifest {
     pub tokeniser: TokeniserRecord,
     /// Normalisation policies in force, such as `control_text` = `drop`.
     pub normalise: BTreeMap<String, String>,
+    /// How often a policy acted, by what it did, such as `empty-think-masked`; values count turns.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub acted: BTreeMap<String, u64>,
     /// Where the rows went, by source.
     pub rows: BTreeMap<String, RowLedger>,
     /// Where the samples went, by source.

@@ -79,7 +79,8 @@ impl BenchmarkError {
             BenchmarkError::Source { source, .. } => source.hint(),
             BenchmarkError::Item { .. } => Some("name the right columns in the definition: `prompt`, `id`, `options`".to_owned()),
             BenchmarkError::NotLocal { .. } => Some("download its files and name them under `files`".to_owned()),
-            _ => None,
+            BenchmarkError::Blocklist(error) => error.hint(),
+            BenchmarkError::Read { .. } | BenchmarkError::Definition(_) => None,
         }
     }
 }

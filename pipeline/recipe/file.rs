@@ -308,3 +308,35 @@ overlay! {
     PackFile { length, strategy, overlong }
     OutputFile { format, validation, shard_tokens, partition_bytes, position_ids }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "rewrites the committed schema")]
+    fn the_committed_schema_is_the_one_of_the_types() {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("pipeline/recipe/recipe-1.schema.json");
+        let made = crate::cli::recipes::schema().unwrap();
+        if std::env::var_os("POTABLE_BLESS").is_some() {
+            std::fs::write(&path, &made).unwrap();
+        }
+        assert!(std::fs::read_to_string(&path).unwrap() == made, "run the tests with POTABLE_BLESS=1");
+    }
+
+    #[test]
+    fn an_empty_section_lies_over_another_without_a_change() {
+        let full = PackFile { length: Some(vec![64]), strategy: Some(Strategy::None), overlong: None };
+        assert_eq!(PackFile::default().over(&full), full);
+        assert_eq!(full.over(&PackFile::default()), full);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line_and_the_allowed_names() {
+        let error = toml::from_str::<RecipeFile>("[pack]\nlenght = 64\n").unwrap_err().to_string();
+        for part in ["line 2", "lenght", "^", "`length`", "`strategy`"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ pub mod error;
 pub mod file;
 pub mod lock;
 pub mod resolve;
+pub mod sources;
 
 pub use card::Card;
 pub use error::RecipeError;

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::card::{Card, CardConfig, cards};
+use super::BUILT_IN;
+use super::card::cards;
 use super::error::RecipeError;
 use super::file::{
     DecontaminateFile, DedupFile, Exact, NormaliseFile, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile,
-    PolicyName, RecipeFile, ShardFormat, SourceEntry, Strategy, TokeniseFile,
+    PolicyName, RecipeFile, ShardFormat, Strategy, TokeniseFile,
 };
-use super::{BUILT_IN, EMBEDDED};
+use super::sources::resolve_source;
 use crate::normalise::Policy;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
@@ -251,6 +252,13 @@ fn resolve_phase(
         sources.push(source);
     }
     check_weights(&sources)?;
+    if phase.max_tokens.is_some() && sources.iter().all(|source| source.weight_ppm.is_none()) {
+        return Err(RecipeError::value_hint(
+            format!("phase `{}`", phase.name),
+            "`max_tokens` of a phase is shared out by weights, and its sources have none",
+            "give every source a `weight`, or set `max_tokens` for each source",
+        ));
+    }
     Ok(ResolvedPhase {
         name,
         exclude_phase: phase.exclude_phase.clone(),
@@ -266,143 +274,11 @@ fn resolve_phase(
     })
 }
 
-fn resolve_source(
-    entry: &SourceEntry,
-    index: usize,
-    base: &Path,
-    cards: &[Card],
-) -> Result<ResolvedSource, RecipeError> {
-    let given = entry.name.clone().or_else(|| entry.corpus.as_deref().map(|id| id.replace('/', "--")));
-    let name = given.unwrap_or_else(|| format!("source-{index}"));
-    check_name("source", &name)?;
-    let place = format!("source `{name}`");
-    let Some(paths) = entry.path.clone().filter(|paths| !paths.is_empty()) else {
-        return Err(RecipeError::value_hint(
-            place,
-            if entry.corpus.is_some() {
-                "a corpus is read from its local copy, and there is no `path`"
-            } else {
-                "there is neither `path` nor `corpus`"
-            },
-            "set `path` to a file, a folder or a glob; with `corpus`, to the folder of its repository's copy",
-        ));
-    };
-    let mut source = ResolvedSource {
-        name,
-        corpus: entry.corpus.clone(),
-        revision: entry.revision.clone(),
-        config: entry.config.clone(),
-        split: entry.split.clone(),
-        licence: entry.licence.clone(),
-        gated: false,
-        eval_split: entry.allow_eval_split.unwrap_or(false),
-        patterns: paths,
-        base: base.to_path_buf(),
-        format: entry.format,
-        predicate: entry.where_.clone(),
-        files: entry.files,
-        max_rows: entry.max_rows,
-        max_tokens: entry.max_tokens,
-        weight_ppm: weight(entry.weight, &place)?,
-        system: entry.system.clone(),
-        on_bad_row: entry.on_bad_row.unwrap_or(OnBadRow::Stop),
-        mapping: entry.mapping.clone().unwrap_or_default(),
-    };
-    if let Some(id) = &entry.corpus {
-        with_card(&mut source, id, cards)?;
-    }
-    for pattern in &source.patterns {
-        if let Some(name) = pattern.strip_prefix("embedded:")
-            && !EMBEDDED.iter().any(|(key, _)| *key == name)
-        {
-            return Err(RecipeError::value(place, format!("there is no embedded file `{name}`")));
-        }
-    }
-    Ok(source)
-}
-
-/// Fills in what the card of a known corpus says and the recipe does not.
-fn with_card(source: &mut ResolvedSource, id: &str, cards: &[Card]) -> Result<(), RecipeError> {
-    let place = format!("source `{}`", source.name);
-    let Some(card) = cards.iter().find(|card| card.id == id) else {
-        return Err(RecipeError::UnknownCorpus {
-            source_name: source.name.clone(),
-            corpus: id.to_owned(),
-            close: closest(id, cards),
-        });
-    };
-    let Some(config) = card.config(source.config.as_deref()) else {
-        let names: Vec<&str> = card.config.iter().map(|c| c.name.as_str()).collect();
-        return Err(RecipeError::value_hint(
-            place,
-            format!("corpus `{id}` has no config `{}`", source.config.as_deref().unwrap_or_default()),
-            format!("its configs: {}", names.join(", ")),
-        ));
-    };
-    if config.text_missing {
-        return Err(RecipeError::value_hint(
-            place,
-            format!("config `{}` of corpus `{id}` holds no text", config.name),
-            card.notes.join("; "),
-        ));
-    }
-    check_split(source, card, config)?;
-    let [folder] = source.patterns.as_slice() else {
-        return Err(RecipeError::value(place, "with `corpus`, `path` is one folder"));
-    };
-    source.base = source.base.join(folder);
-    source.patterns = config.files.clone();
-    source.format = source.format.or(Some(config.format));
-    source.config = Some(config.name.clone());
-    source.split = source.split.take().or_else(|| Some(config.split.clone()));
-    source.licence = source.licence.take().or_else(|| Some(card.licence.clone()));
-    source.gated = card.gated;
-    source.predicate = source.predicate.take().or_else(|| config.where_.clone());
-    if source.mapping == MappingFile::default() {
-        source.mapping = config.mapping.clone().unwrap_or_default();
-    }
-    Ok(())
-}
-
-/// Only training splits, unless the recipe allows more.
-fn check_split(source: &ResolvedSource, card: &Card, config: &CardConfig) -> Result<(), RecipeError> {
-    let Some(split) = source.split.as_deref().filter(|split| *split != config.split) else {
-        return Ok(());
-    };
-    let place = format!("source `{}`", source.name);
-    if source.eval_split {
-        return Err(RecipeError::value_hint(
-            place,
-            format!("the card of `{}` names no files of split `{split}`", card.id),
-            "name the files with `path`, without `corpus`",
-        ));
-    }
-    Err(RecipeError::value_hint(
-        place,
-        format!("split `{split}` of `{}` is not its training split", card.id),
-        format!(
-            "take split `{}`; `allow_eval_split = true` allows others, and the manifest says so",
-            config.split
-        ),
-    ))
-}
-
-/// The known id that shares most of its letters' pairs with `id`.
-fn closest(id: &str, cards: &[Card]) -> Option<String> {
-    let pairs = |text: &str| -> BTreeSet<(char, char)> {
-        let lower: Vec<char> = text.to_lowercase().chars().collect();
-        lower.iter().copied().zip(lower.iter().copied().skip(1)).collect()
-    };
-    let wanted = pairs(id);
-    let best = cards.iter().max_by_key(|card| {
-        let other = pairs(&card.id);
-        wanted.intersection(&other).count() * 1000 / wanted.union(&other).count().max(1)
-    })?;
-    let shared = pairs(&best.id).intersection(&wanted).count();
-    (shared * 2 > wanted.len()).then(|| best.id.clone())
-}
-
-fn check_name(what: &str, name: &str) -> Result<(), RecipeError> {
+/// Whether a name can be a folder and stand in ids.
+///
+/// # Errors
+/// A name with other characters.
+pub(super) fn check_name(what: &str, name: &str) -> Result<(), RecipeError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if !name.is_empty() && name.len() <= 100 && name.chars().all(fits) && !name.starts_with('.') {
         return Ok(());
@@ -412,16 +288,6 @@ fn check_name(what: &str, name: &str) -> Result<(), RecipeError> {
         format!("`{name}` cannot be a name"),
         "names have letters, digits, `-`, `_` and `.`, and do not begin with `.`",
     ))
-}
-
-fn weight(weight: Option<f64>, place: &str) -> Result<Option<u64>, RecipeError> {
-    match weight {
-        None => Ok(None),
-        Some(w) if w > 0.0 && w <= 1.0 => Ok(Some((w * 1e6).round() as u64)),
-        Some(w) => {
-            Err(RecipeError::value(place, format!("`weight = {w}` is not a share above 0 and up to 1")))
-        }
-    }
 }
 
 fn check_weights(sources: &[ResolvedSource]) -> Result<(), RecipeError> {
@@ -568,6 +434,7 @@ impl ResolvedSource {
             "corpus": self.corpus,
             "config": self.config,
             "split": self.split,
+            "format": self.format,
             "where": self.predicate,
             "files": self.files,
             "max_rows": self.max_rows,

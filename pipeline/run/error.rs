@@ -179,7 +179,7 @@ impl RunError {
             RunError::Predicate(e) => e.hint(),
             RunError::Benchmark(e) => e.hint(),
             RunError::Tokeniser(e) => e.hint(),
-            RunError::Blocklist(_) => None,
+            RunError::Blocklist(e) => e.hint(),
             RunError::Write { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
                     "make room and run the same command again: finished work is kept and continued"

@@ -116,6 +116,21 @@ impl OutputFolder {
         Ok(path)
     }
 
+    /// Whether every shard that the manifest names is there in full size.
+    pub fn is_whole(&self, manifest: &Manifest) -> bool {
+        manifest.run.file_sha256.iter().all(|(name, file)| {
+            std::fs::metadata(self.path.join(name)).is_ok_and(|meta| meta.len() == file.size)
+        })
+    }
+
+    /// Lets go of a folder in which nothing was done; staged work that was kept stays.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn release(self) -> Result<(), RunError> {
+        if self.has_work() { Ok(()) } else { self.remove_work() }
+    }
+
     /// Removes the staged work, the hold on the folder among it.
     ///
     /// # Errors
@@ -152,7 +167,8 @@ fn remove_ours(path: &Path) -> Result<(), RunError> {
     Ok(())
 }
 
-/// A folder of potable has a seal or a work folder; any other that is not empty is somebody's own.
+/// A folder of potable has a manifest of potable or a work folder; any other that is not empty is
+/// somebody's own.
 fn check_ours(path: &Path) -> Result<(), RunError> {
     let refuse = |problem: &str| RunError::OutputFolder {
         path: path.to_path_buf(),
@@ -166,6 +182,47 @@ fn check_ours(path: &Path) -> Result<(), RunError> {
         std::fs::read_dir(path).map_err(|source| RunError::Read { path: path.to_path_buf(), source })?;
     let names: Vec<String> =
         entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
-    let known = names.is_empty() || names.iter().any(|name| name == ".work" || name == "manifest.json");
-    if known { Ok(()) } else { Err(refuse("holds files that potable did not write")) }
+    match schema_of(path) {
+        Some(schema) if schema.starts_with("potable-manifest-") => Ok(()),
+        Some(schema) if schema.starts_with("potable-index-") => {
+            Err(refuse("holds the phases of another recipe"))
+        }
+        Some(_) => Err(refuse("holds a manifest.json that potable did not write")),
+        None if names.is_empty() || names.iter().any(|name| name == ".work") => Ok(()),
+        None => Err(refuse("holds files that potable did not write")),
+    }
+}
+
+/// The folder above the phases may hold nothing but phases and their index.
+///
+/// # Errors
+/// A folder with another data set or with files that potable did not write.
+pub fn check_index_place(path: &Path, name: &str) -> Result<(), RunError> {
+    let refuse = |problem: String| RunError::OutputFolder {
+        path: path.to_path_buf(),
+        problem,
+        way_out: "choose another folder with `--out`".to_owned(),
+    };
+    let Some(schema) = schema_of(path) else { return Ok(()) };
+    if !schema.starts_with("potable-index-") {
+        return Err(refuse("holds another data set".to_owned()));
+    }
+    let other = index_name(path).unwrap_or_default();
+    if other == name { Ok(()) } else { Err(refuse(format!("holds the phases of `{other}`"))) }
+}
+
+/// The schema of the manifest.json in a folder; empty if it has none.
+fn schema_of(path: &Path) -> Option<String> {
+    Some(field_of(path, "schema")?.unwrap_or_default())
+}
+
+fn index_name(path: &Path) -> Option<String> {
+    field_of(path, "name")?
+}
+
+fn field_of(path: &Path, field: &str) -> Option<Option<String>> {
+    let bytes = std::fs::read(path.join("manifest.json")).ok()?;
+    let value: Option<serde_json::Value> = serde_json::from_slice(&bytes).ok();
+    let text = value.and_then(|value| value.get(field).and_then(|v| v.as_str()).map(str::to_owned));
+    Some(text)
 }

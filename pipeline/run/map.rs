@@ -2,6 +2,7 @@
 //! thread takes the next chunk, so that one big file keeps all of them busy. A chunk is committed as
 //! soon as it is done, and a killed run goes on from there.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +11,13 @@ use super::error::RunError;
 use super::plan::{Plan, Unit};
 use super::progress::Progress;
 use super::rows::{ChunkPlace, Stages, map_chunk};
-use super::staged::StagedFile;
+use super::staged::Staged;
 use crate::shard::write_atomic;
 use crate::source::reader::{Chunk, ReadRequest, RowReader, Sampler, open_reader};
 
-/// The rows that one sampling round takes of a source: hashes above `above` up to `upto`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A band of sampling hashes: above `above` up to `upto`. Rows of one band are staged together, so that
+/// a run with a higher cap only maps what the lower one left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Threshold {
     /// Taken before.
     pub above: Option<u64>,
@@ -25,10 +27,8 @@ pub struct Threshold {
 
 /// One round of map.
 pub struct Round<'a> {
-    /// Number of the round.
-    pub number: u32,
-    /// What each source takes; `None` where nothing more is needed.
-    pub thresholds: &'a [Option<Threshold>],
+    /// The bands of hashes that each source takes; none where nothing more is needed.
+    pub bands: &'a [Vec<Threshold>],
     /// Where staged files go.
     pub folder: &'a Path,
     /// Where progress is counted.
@@ -41,10 +41,13 @@ pub struct Round<'a> {
 /// # Errors
 /// The first error in unit order among those met; work that was committed stays.
 pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Result<Vec<PathBuf>, RunError> {
+    let staged = staged_names(round.folder)?;
     let mut feeders = Vec::new();
     for (index, unit) in stages.plan.units.iter().enumerate() {
-        if let Some(Some(threshold)) = round.thresholds.get(unit.source as usize) {
-            feeders.push(Arc::new(Feeder::new(stages.plan, round, index, *unit, *threshold)?));
+        for band in round.bands.get(unit.source as usize).into_iter().flatten() {
+            let mut feeder = Feeder::new(stages.plan, round.folder, (index, *unit), *band);
+            feeder.resume(&staged)?;
+            feeders.push(Arc::new(feeder));
         }
     }
     let work =
@@ -59,6 +62,43 @@ pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Re
         return Err(RunError::Interrupted);
     }
     Ok(feeders.iter().flat_map(|feeder| feeder.paths()).collect())
+}
+
+/// Bands that cover hashes from `from` up to `upto`: those that an earlier run staged, as far as they
+/// reach, and a new one for the rest.
+///
+/// # Errors
+/// A work folder that cannot be read.
+pub fn bands(folder: &Path, source: usize, from: Option<u64>, upto: u64) -> Result<Vec<Threshold>, RunError> {
+    let prefix = format!("s{source:04}-");
+    let names = staged_names(folder)?;
+    let known: BTreeSet<Threshold> = names
+        .iter()
+        .filter_map(|name| name.strip_prefix(&prefix))
+        .filter_map(|rest| {
+            let mut parts = rest.split('-');
+            let (above, upto) = (parts.next()?, parts.next()?);
+            let above = if above == START { None } else { Some(u64::from_str_radix(above, 16).ok()?) };
+            Some(Threshold { above, upto: u64::from_str_radix(upto, 16).ok()? })
+        })
+        .collect();
+    let (mut bands, mut at) = (Vec::new(), from);
+    while at != Some(upto) {
+        let next = known.iter().copied().find(|band| band.above == at && band.upto <= upto);
+        let band = next.unwrap_or(Threshold { above: at, upto });
+        at = Some(band.upto);
+        bands.push(band);
+    }
+    Ok(bands)
+}
+
+/// What stands for "no hash before" in file names.
+const START: &str = "start";
+
+fn staged_names(folder: &Path) -> Result<BTreeSet<String>, RunError> {
+    let entries =
+        std::fs::read_dir(folder).map_err(|source| RunError::Read { path: folder.to_path_buf(), source })?;
+    Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
 }
 
 struct Work<'a> {
@@ -108,7 +148,7 @@ impl Work<'_> {
 
     fn step(&self, feeder: &Feeder) -> Result<bool, RunError> {
         let Some((number, chunk)) = feeder.next(self.stages.plan)? else { return Ok(false) };
-        let place = ChunkPlace { unit: feeder.unit, round: self.round.number, sampler: feeder.sampler };
+        let place = ChunkPlace { unit: feeder.unit, sampler: feeder.sampler };
         let staged = map_chunk(self.stages, place, &chunk)?;
         let ledger = &staged.ledger;
         self.round.progress.count(feeder.unit.source as usize, ledger.taken, ledger.bytes, ledger.tokens);
@@ -123,7 +163,8 @@ struct Feeder {
     index: usize,
     unit: Unit,
     sampler: Sampler,
-    stem: PathBuf,
+    folder: PathBuf,
+    name: String,
     state: Mutex<State>,
 }
 
@@ -142,65 +183,45 @@ enum Reader {
 }
 
 impl Feeder {
-    fn new(
-        plan: &Plan,
-        round: &Round,
-        index: usize,
-        unit: Unit,
-        threshold: Threshold,
-    ) -> Result<Self, RunError> {
+    fn new(plan: &Plan, folder: &Path, (index, unit): (usize, Unit), band: Threshold) -> Self {
         let source = plan.sources.get(unit.source as usize);
         let key = source.map_or(0, |s| s.sampling_key(plan.phase.seed, unit.file as usize));
-        let stem = round.folder.join(format!("r{:02}-u{index:06}", round.number));
-        let mut feeder = Feeder {
+        let above = band.above.map_or(START.to_owned(), |above| format!("{above:016x}"));
+        let name = format!("s{:04}-{above}-{:016x}-u{index:06}", unit.source, band.upto);
+        Feeder {
             index,
             unit,
-            sampler: Sampler { key, above: threshold.above, upto: threshold.upto },
-            stem,
+            sampler: Sampler { key, above: band.above, upto: band.upto },
+            folder: folder.to_path_buf(),
+            name,
             state: Mutex::new(State { reader: Reader::Closed(unit), issued: 0, committed: 0, ended: false }),
-        };
-        feeder.resume()?;
-        Ok(feeder)
+        }
     }
 
-    /// Finds what an earlier run committed: chunks count up to the first that is missing.
-    fn resume(&mut self) -> Result<(), RunError> {
-        let done =
-            std::fs::read_to_string(self.done_path()).ok().and_then(|text| text.trim().parse::<u32>().ok());
-        let mut unit = self.unit;
-        let mut chunks = 0;
-        while done.is_none_or(|count| chunks < count) && self.chunk_path(chunks).exists() {
-            if done.is_none() {
-                let ledger = StagedFile::open(&self.chunk_path(chunks))?.ledger;
+    /// Finds what an earlier run committed: chunks count up to the first that is missing. Chunks after
+    /// a gap are removed, since a reader that starts at the gap may cut elsewhere.
+    fn resume(&mut self, staged: &BTreeSet<String>) -> Result<(), RunError> {
+        let there = |number: u32| staged.contains(&self.chunk_name(number));
+        let chunks = (0..).take_while(|&number| there(number)).count() as u32;
+        let done = std::fs::read_to_string(self.done_path()).ok();
+        let mut reader = Reader::Done;
+        if done.and_then(|text| text.trim().parse::<u32>().ok()) != Some(chunks) {
+            let first = self.chunk_name(chunks);
+            let own = format!("{}-", self.name);
+            for name in staged.range(first..).take_while(|name| name.starts_with(&own)) {
+                super::folder::remove(&self.folder.join(name))?;
+            }
+            super::folder::remove(&self.done_path())?;
+            let mut unit = self.unit;
+            for number in 0..chunks {
+                let ledger = Staged::open(&self.chunk_path(number))?.ledger;
                 unit.range.skip = ledger.next_row - unit.range.first_row;
                 unit.range.rows = unit.range.rows.map(|rows| rows.saturating_sub(ledger.passed));
             }
-            chunks += 1;
-        }
-        if done.is_none() {
-            self.remove_chunks_from(chunks)?;
+            reader = Reader::Closed(unit);
         }
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.issued = chunks;
-        state.committed = chunks;
-        state.reader = match done {
-            Some(count) if count == chunks => Reader::Done,
-            _ => Reader::Closed(unit),
-        };
-        Ok(())
-    }
-
-    /// Chunks after a gap may be cut elsewhere by a reader that starts at the gap.
-    fn remove_chunks_from(&self, first: u32) -> Result<(), RunError> {
-        let gap = 4096;
-        for number in first..first + gap {
-            let path = self.chunk_path(number);
-            for path in [super::staged::drops_path(&path), path] {
-                if path.exists() {
-                    std::fs::remove_file(&path).map_err(|e| RunError::write(&path, e))?;
-                }
-            }
-        }
+        *state = State { reader, issued: chunks, committed: chunks, ended: false };
         Ok(())
     }
 
@@ -259,12 +280,16 @@ impl Feeder {
         (0..issued).map(|number| self.chunk_path(number)).collect()
     }
 
+    fn chunk_name(&self, number: u32) -> String {
+        format!("{}-c{number:05}.arrow", self.name)
+    }
+
     fn chunk_path(&self, number: u32) -> PathBuf {
-        PathBuf::from(format!("{}-c{number:05}.arrow", self.stem.display()))
+        self.folder.join(self.chunk_name(number))
     }
 
     fn done_path(&self) -> PathBuf {
-        PathBuf::from(format!("{}.done", self.stem.display()))
+        self.folder.join(format!("{}.done", self.name))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -9,6 +9,7 @@ pub mod progress;
 pub mod reason;
 pub mod reduce;
 pub mod rows;
+pub mod sampling;
 pub mod seal;
 pub mod select;
 pub mod staged;

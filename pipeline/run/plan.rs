@@ -6,11 +6,14 @@ use rayon::prelude::*;
 use potable_manifests::Digest;
 
 use super::error::RunError;
+use crate::normalise::TextFormat;
+use crate::recipe::RecipeError;
 use crate::recipe::lock::{LOCK_VERSION, Lock, LockedFile, LockedSource};
 use crate::recipe::resolve::{ResolvedPhase, ResolvedSource};
+use crate::source::adapt::mapping::Shape;
 use crate::source::adapt::{Mapping, MappingFile};
 use crate::source::error::SourceError;
-use crate::source::open::{Compression, Format, Location, SourceFile, digest};
+use crate::source::open::{Compression, Format, Location, SourceFile, Stamp, digest};
 use crate::source::predicate::Predicate;
 use crate::source::reader::{Range, ReadRequest, Sampler, open_reader};
 use crate::source::{files, jsonl, parquet};
@@ -71,6 +74,8 @@ pub struct PlannedFile {
     pub sha256: String,
     /// Size of the stored bytes.
     pub size: u64,
+    /// Size and time of change when the file was hashed.
+    pub stamp: Stamp,
     /// Rows, where they are known before reading.
     pub rows: Option<u64>,
     /// Rows to read; fewer than `rows` in a trial run.
@@ -246,6 +251,14 @@ fn plan_source(
     }
     let first = found.first().cloned();
     let (mapping_file, columns) = detect(source, first.as_ref())?;
+    if phase.policy.format == TextFormat::Text && mapping_file.shape != Some(Shape::Text) {
+        return Err(RecipeError::value_hint(
+            format!("source `{}`", source.name),
+            "its rows are chat rows, and `format = \"text\"` is for plain documents",
+            "set `[normalise] format = \"qwen3\"`, or `shape = \"text\"` in the mapping",
+        )
+        .into());
+    }
     let predicate = match &source.predicate {
         Some(text) => Some(Predicate::parse(text, &source.name)?),
         None => None,
@@ -253,7 +266,7 @@ fn plan_source(
     let extra = predicate.as_ref().map(|p| p.columns().to_vec()).unwrap_or_default();
     let mapping = mapping_file
         .resolve(&source.name, &extra, columns.as_deref().unwrap_or_default())
-        .map_err(crate::recipe::RecipeError::from)?;
+        .map_err(RecipeError::from)?;
     if let (Some(file), Some(columns)) = (&first, &columns) {
         // Rows of JSON may differ; tables have one schema, so a missing column shows before any work.
         if !matches!(file.format, Format::Jsonl | Format::Json) {
@@ -334,7 +347,7 @@ fn detect(
             chunk.batch.present(0)
         }
     };
-    let mapping = source.mapping.detect(&source.name, &present).map_err(crate::recipe::RecipeError::from)?;
+    let mapping = source.mapping.detect(&source.name, &present).map_err(RecipeError::from)?;
     Ok((mapping, Some(present)))
 }
 
@@ -345,6 +358,7 @@ fn measure(file: &SourceFile, mapping: &Mapping, cut: Cut, count: bool) -> Resul
         file: file.clone(),
         sha256: String::new(),
         size: 0,
+        stamp: file.stamp()?,
         rows: None,
         limit: None,
         text_bytes: 0,

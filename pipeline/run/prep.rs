@@ -7,20 +7,22 @@ use potable_manifests::{Digest, Manifest, RunBlock};
 
 use super::error::RunError;
 use super::folder::{Found, OutputFolder};
-use super::map::{Round, Threshold, map_round};
+use super::map::{Round, bands, map_round};
 use super::plan::{Cut, Plan};
 use super::progress::{Progress, SourceProgress, Step};
 use super::reduce::Reduction;
 use super::rows::Stages;
-use super::seal::{Sealing, TEMPLATE};
+use super::sampling;
+use super::seal::{Sealing, TEMPLATE, locked_benchmarks};
 use super::select::{Selection, select};
-use super::staged::STAGE_FORMAT;
-use crate::decontaminate::benchmarks::{self, LoadedBenchmark};
+use super::staged::{STAGE_FORMAT, Staged};
+use crate::decontaminate::benchmarks;
 use crate::normalise::Normaliser;
 use crate::recipe::file::Exact;
 use crate::recipe::resolve::{Against, ResolvedPhase};
 use crate::recipe::{Recipe, RecipeError};
 use crate::shard::write_atomic;
+use crate::source::SourceError;
 use crate::tokenise::Tokeniser;
 
 /// How to run; nothing here changes an output byte but `limit`.
@@ -77,6 +79,10 @@ pub fn prep(
         .num_threads(options.threads)
         .build()
         .map_err(|e| RunError::Threads { threads: options.threads, reason: e.to_string() })?;
+    let phased = recipe.phases.iter().any(|phase| phase.name.is_some());
+    if phased {
+        super::folder::check_index_place(&options.out, &recipe.name)?;
+    }
     let mut reports = Vec::new();
     let mut taken: Vec<(String, Exact, Vec<u128>)> = Vec::new();
     for phase in &recipe.phases {
@@ -92,7 +98,7 @@ pub fn prep(
             taken.push((name.clone(), phase.exact, keys));
         }
     }
-    if recipe.phases.iter().any(|phase| phase.name.is_some()) {
+    if phased {
         write_index(recipe, &reports, &options.out)?;
     }
     Ok(reports)
@@ -111,21 +117,18 @@ pub fn plan(recipe: &Recipe, options: &PrepOptions) -> Result<Vec<Plan>, RunErro
 ///
 /// # Errors
 /// A benchmark or blocklist that cannot be read, or has another n.
-pub fn blocklist(
-    phase: &ResolvedPhase,
-    base: &Path,
-) -> Result<(Option<Blocklist>, Vec<LoadedBenchmark>), RunError> {
+pub fn blocklist(phase: &ResolvedPhase, base: &Path) -> Result<Option<Blocklist>, RunError> {
     let config = &phase.decontaminate;
     match &config.against {
-        Against::Nothing => Ok((None, Vec::new())),
+        Against::Nothing => Ok(None),
         Against::File(path) => {
             let blocklist = Blocklist::load(path)?;
             blocklist.require(config.ngram as u32)?;
-            Ok((Some(blocklist), Vec::new()))
+            Ok(Some(blocklist))
         }
         Against::Benchmarks(names) => {
             let loaded = benchmarks::load(names, base)?;
-            Ok((Some(benchmarks::build(&loaded, config.ngram)?), loaded))
+            Ok(Some(benchmarks::build(&loaded, config.ngram)?))
         }
     }
 }
@@ -156,69 +159,94 @@ struct PhaseRun<'a> {
     out: PathBuf,
 }
 
+/// The folders of a phase at work.
+struct Work {
+    map: PathBuf,
+    reduce: PathBuf,
+    plan_digest: Digest,
+    folder: OutputFolder,
+}
+
 impl PhaseRun<'_> {
     fn run(&self, excluded: &[u128]) -> Result<(PrepReport, Vec<u128>), RunError> {
         self.progress.enter(Step::Plan);
-        let (blocklist, loaded) = blocklist(self.phase, &self.recipe.base)?;
+        let blocklist = blocklist(self.phase, &self.recipe.base)?;
         let cut = self.options.cut;
         let plan = self.pool.install(|| Plan::new(self.phase.clone(), cut, self.options.limit))?;
-        refuse_benchmarks(&plan, &loaded)?;
+        refuse_benchmarks(&plan, blocklist.as_ref())?;
         let tokeniser = Tokeniser::load(&self.phase.tokenizer, &self.recipe.base, self.phase.policy.format)?;
         let blocklist_digest = blocklist.as_ref().map_or("none".to_owned(), Blocklist::digest);
         let others =
             [blocklist_digest, tokeniser.digest().to_owned(), TEMPLATE.to_owned(), STAGE_FORMAT.to_string()];
         let map_digest = plan.map_digest(&others)?;
-        let plan_digest = self.plan_digest(&map_digest, excluded)?;
+        let plan_digest = self.plan_digest(&plan, &map_digest, blocklist.as_ref(), excluded)?;
         let folder = OutputFolder::open(&self.out, self.options.fresh)?;
         if let Some(report) = self.settle_folder(&folder, &plan_digest)? {
-            let keys = read_keys(&self.keys_path(&report.manifest))?;
+            let keys =
+                if self.gives_keys() { read_keys(&self.keys_path(&report.manifest))? } else { Vec::new() };
+            folder.release()?;
             return Ok((report, keys));
         }
         check_disk(&self.out, &plan)?;
-        self.progress.set_sources(plan.sources.iter().map(progress_of).collect());
-        let map_folder = folder.folder(&format!(
-            ".work/map-{}-{}-{}",
-            short(&map_digest),
-            cut.unit_bytes,
-            cut.chunk_bytes
-        ))?;
-        let reduce_folder = folder.folder(&format!(".work/reduce-{}", short(&plan_digest)))?;
+        let work = Work {
+            map: folder.folder(&format!(
+                ".work/map-{}-{}-{}",
+                short(&map_digest),
+                cut.unit_bytes,
+                cut.chunk_bytes
+            ))?,
+            reduce: folder.folder(&format!(".work/reduce-{}", short(&plan_digest)))?,
+            plan_digest,
+            folder,
+        };
         let stages = Stages {
             plan: &plan,
             blocklist: blocklist.as_ref(),
             normaliser: Normaliser::new(self.phase.policy),
             tokeniser: &tokeniser,
         };
-        let (files, selection) = self.map_and_select(&stages, &map_folder, excluded)?;
+        self.work(&stages, work, excluded)
+    }
+
+    /// Map, select, reduce, seal.
+    fn work(
+        &self,
+        stages: &Stages,
+        work: Work,
+        excluded: &[u128],
+    ) -> Result<(PrepReport, Vec<u128>), RunError> {
+        let plan = stages.plan;
+        self.progress.set_sources(plan.sources.iter().map(progress_of).collect());
+        let (files, selection) = self.map_and_select(stages, &work.map, excluded)?;
         self.progress.enter(Step::Reduce);
-        self.progress.partitions.1.store(u64::from(plan.partitions), std::sync::atomic::Ordering::Relaxed);
+        let partitions = &self.progress.partitions.1;
+        partitions.store(u64::from(plan.partitions), std::sync::atomic::Ordering::Relaxed);
         let reduction = Reduction {
-            plan: &plan,
+            plan,
             files: &files,
             selection: &selection,
             out: &self.out,
-            folder: &reduce_folder,
+            folder: &work.reduce,
             progress: self.progress,
         };
         let results = self.pool.install(|| reduction.run())?;
         self.progress.enter(Step::Seal);
         let manifest = Sealing {
             name: &self.recipe.name,
-            recipe_text: &self.recipe.text,
-            plan: &plan,
-            plan_digest: &plan_digest,
-            blocklist: blocklist.as_ref(),
-            tokeniser: &tokeniser,
+            plan,
+            plan_digest: &work.plan_digest,
+            blocklist: stages.blocklist,
+            tokeniser: stages.tokeniser,
             files: &files,
             selection: &selection,
             results: &results,
-            folder: &folder,
+            folder: &work.folder,
             run: self.run_block(),
         }
         .seal()?;
         let keys = self.keep_keys(&selection, &manifest)?;
         if self.options.keep_work == KeepWork::No {
-            folder.remove_work()?;
+            work.folder.remove_work()?;
         }
         Ok((PrepReport { out: self.out.clone(), manifest, up_to_date: false }, keys))
     }
@@ -230,10 +258,11 @@ impl PhaseRun<'_> {
         plan_digest: &Digest,
     ) -> Result<Option<PrepReport>, RunError> {
         let Found::Sealed(manifest) = folder.found()? else { return Ok(None) };
-        if manifest.run.other_digests.get("plan") == Some(plan_digest) {
+        let same = manifest.run.other_digests.get("plan") == Some(plan_digest);
+        if same && folder.is_whole(&manifest) && (!self.gives_keys() || self.keys_path(&manifest).exists()) {
             return Ok(Some(PrepReport { out: self.out.clone(), manifest: *manifest, up_to_date: true }));
         }
-        if manifest.name == self.recipe.name && folder.has_work() {
+        if same || (manifest.name == self.recipe.name && folder.has_work()) {
             folder.unseal()?;
             return Ok(None);
         }
@@ -248,17 +277,33 @@ impl PhaseRun<'_> {
         })
     }
 
-    fn plan_digest(&self, map_digest: &Digest, excluded: &[u128]) -> Result<Digest, RunError> {
+    /// Whether a later phase leaves out the rows of this one.
+    fn gives_keys(&self) -> bool {
+        let phases = &self.recipe.phases;
+        phases.iter().any(|other| other.exclude_phase.is_some() && other.exclude_phase == self.phase.name)
+    }
+
+    /// The digest of everything that the manifest says, before the work is done.
+    fn plan_digest(
+        &self,
+        plan: &Plan,
+        map_digest: &Digest,
+        blocklist: Option<&Blocklist>,
+        excluded: &[u128],
+    ) -> Result<Digest, RunError> {
+        let failed = |reason: String| RunError::Manifest { reason };
         let settings = potable_manifests::canonical::floats_as_text(self.phase.settings());
-        let settings = potable_manifests::canonical_json(&settings)
-            .map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        let settings = potable_manifests::canonical_json(&settings).map_err(|e| failed(e.to_string()))?;
+        let inputs: Vec<_> = plan.sources.iter().map(super::seal::input).collect::<Result<_, _>>()?;
+        let inputs = serde_json::to_string(&inputs).map_err(|e| failed(e.to_string()))?;
+        let benchmarks = locked_benchmarks(blocklist);
+        let lock = plan.lock(benchmarks).to_toml().map_err(|e| failed(e.to_string()))?;
         let keys: Vec<u8> = excluded.iter().flat_map(|key| key.to_le_bytes()).collect();
-        let text = format!(
-            "{}\n{settings}\n{:?}\n{}",
-            map_digest.as_str(),
-            self.phase.name,
-            Digest::of(&keys).as_str()
-        );
+        let mut text = format!("{}\n{}\n{:?}\n", map_digest.as_str(), self.recipe.name, self.phase.name);
+        for part in [settings.as_str(), &inputs, &lock, Digest::of(&keys).as_str()] {
+            text += part;
+            text.push('\n');
+        }
         Ok(Digest::of(text.as_bytes()))
     }
 
@@ -268,23 +313,29 @@ impl PhaseRun<'_> {
         stages: &Stages,
         folder: &Path,
         excluded: &[u128],
-    ) -> Result<(Vec<PathBuf>, Selection), RunError> {
-        let mut thresholds: Vec<Option<Threshold>> =
-            stages.plan.sources.iter().map(first_threshold).collect();
-        let mut files: Vec<PathBuf> = Vec::new();
-        for number in 0.. {
+    ) -> Result<(Vec<Staged>, Selection), RunError> {
+        let sources = &stages.plan.sources;
+        let mut thresholds: Vec<u64> = sources.iter().map(sampling::first_threshold).collect();
+        let mut reached: Vec<Option<u64>> = vec![None; sources.len()];
+        let mut paths: Vec<PathBuf> = Vec::new();
+        loop {
             self.progress.enter(Step::Map);
-            let round = Round { number, thresholds: &thresholds, folder, progress: self.progress };
-            files.extend(map_round(stages, &round, self.pool)?);
-            files = sorted(files)?;
+            let mut source_bands = Vec::with_capacity(sources.len());
+            for (index, (reached, upto)) in reached.iter_mut().zip(&thresholds).enumerate() {
+                source_bands.push(bands(folder, index, *reached, *upto)?);
+                *reached = Some(*upto);
+            }
+            let round = Round { bands: &source_bands, folder, progress: self.progress };
+            paths.extend(map_round(stages, &round, self.pool)?);
+            let files = opened(&paths)?;
+            check_keys(stages.plan, &files)?;
+            check_unchanged(stages.plan)?;
             self.progress.enter(Step::Select);
             let selection = self.pool.install(|| select(stages.plan, &files, excluded))?;
-            thresholds = next_thresholds(&thresholds, &selection);
-            if thresholds.iter().all(Option::is_none) {
+            if !sampling::raise(&mut thresholds, &selection) {
                 return Ok((files, selection));
             }
         }
-        Err(RunError::Interrupted)
     }
 
     fn run_block(&self) -> RunBlock {
@@ -326,74 +377,56 @@ impl PhaseRun<'_> {
 }
 
 fn read_keys(path: &Path) -> Result<Vec<u128>, RunError> {
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
     let bytes = std::fs::read(path).map_err(|source| RunError::Read { path: path.to_path_buf(), source })?;
     let (keys, _) = bytes.as_chunks::<16>();
     Ok(keys.iter().map(|key| u128::from_le_bytes(*key)).collect())
 }
 
-/// Staged files by source, file, round and place in the file.
-fn sorted(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, RunError> {
-    let mut keyed = Vec::with_capacity(files.len());
-    for path in files {
-        let ledger = super::staged::StagedFile::open(&path)?.ledger;
-        keyed.push(((ledger.source, ledger.file, ledger.round, ledger.next_row), path));
-    }
-    keyed.sort();
-    Ok(keyed.into_iter().map(|(_, path)| path).collect())
+/// Ledgers of the staged files, by source, file, place in the file and band.
+fn opened(files: &[PathBuf]) -> Result<Vec<Staged>, RunError> {
+    let mut staged = files.iter().map(|path| Staged::open(path)).collect::<Result<Vec<_>, _>>()?;
+    staged.sort_by_key(|file| {
+        let ledger = &file.ledger;
+        (ledger.source, ledger.file, ledger.above, ledger.next_row)
+    });
+    Ok(staged)
 }
 
-/// Slack of the first sampling threshold: a tenth more than asked for, and a few rows.
-fn first_threshold(source: &super::plan::PlannedSource) -> Option<Threshold> {
-    let all = Threshold { above: None, upto: u64::MAX };
-    let (Some(rows), Some(asked)) = (source.rows(), asked_rows(source)) else { return Some(all) };
-    Some(Threshold { above: None, upto: share(asked + asked / 10 + 32, rows) })
-}
-
-/// Rows that a cap asks for; a token cap is turned into rows by their size.
-fn asked_rows(source: &super::plan::PlannedSource) -> Option<u64> {
-    if let Some(rows) = source.config.max_rows {
-        return Some(rows);
-    }
-    let tokens = source.config.max_tokens?;
-    let rows = source.rows()?;
-    let bytes: u64 = source.files.iter().map(|f| f.text_bytes).sum();
-    // Four bytes a token: text has about that many, and a second round costs little.
-    let asked = u128::from(tokens) * 4 * u128::from(rows) / u128::from(bytes.max(1));
-    Some(u64::try_from(asked).unwrap_or(u64::MAX / 2).saturating_add(1))
-}
-
-fn share(part: u64, whole: u64) -> u64 {
-    if part >= whole {
-        return u64::MAX;
-    }
-    ((u128::from(part) << 64) / u128::from(whole)) as u64
-}
-
-/// Raises the threshold of each source that has too few rows; `None` for the others.
-fn next_thresholds(thresholds: &[Option<Threshold>], selection: &Selection) -> Vec<Option<Threshold>> {
-    let mut next = vec![None; thresholds.len()];
-    for &(source, factor) in &selection.short {
-        let Some(Some(now)) = thresholds.get(source) else { continue };
-        if now.upto == u64::MAX {
-            continue;
-        }
-        let wanted =
-            u128::from(now.upto) * u128::from(factor.saturating_add(factor / 10 + 50_000)) / 1_000_000;
-        let upto = u64::try_from(wanted).unwrap_or(u64::MAX);
-        if let Some(slot) = next.get_mut(source) {
-            *slot = Some(Threshold { above: Some(now.upto), upto });
+/// A key that all rows of a source lack is misspelt.
+fn check_keys(plan: &Plan, files: &[Staged]) -> Result<(), RunError> {
+    for (index, source) in plan.sources.iter().enumerate() {
+        let mut sum = super::staged::ChunkLedger::default();
+        let own = files.iter().filter(|file| file.ledger.source as usize == index);
+        own.for_each(|file| super::rows::add_ledger(&mut sum, &file.ledger));
+        let all = sum.taken - sum.failed;
+        if let Some((column, _)) = sum.lacking.iter().find(|(_, count)| all > 0 && **count >= all) {
+            let place = source.files.first().map_or(String::new(), |f| f.file.path().display().to_string());
+            return Err(SourceError::MissingKey {
+                place,
+                source_name: source.config.name.clone(),
+                column: column.clone(),
+            }
+            .into());
         }
     }
-    next
+    Ok(())
+}
+
+/// The inputs must be what the plan hashed.
+fn check_unchanged(plan: &Plan) -> Result<(), RunError> {
+    for file in plan.sources.iter().flat_map(|source| &source.files) {
+        if file.file.stamp()? != file.stamp {
+            return Err(SourceError::Changed { path: file.file.path().to_path_buf() }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Training on a benchmark is never what was meant.
-fn refuse_benchmarks(plan: &Plan, loaded: &[LoadedBenchmark]) -> Result<(), RunError> {
+fn refuse_benchmarks(plan: &Plan, blocklist: Option<&Blocklist>) -> Result<(), RunError> {
+    let known = blocklist.map(|b| b.header().benchmarks.as_slice()).unwrap_or_default();
     for source in &plan.sources {
-        for benchmark in loaded {
+        for benchmark in known {
             let meta = &benchmark.meta;
             let same_file =
                 source.files.iter().find(|f| meta.files.iter().any(|other| other.sha256 == f.sha256));

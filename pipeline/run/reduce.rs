@@ -11,7 +11,7 @@ use super::error::RunError;
 use super::plan::Plan;
 use super::progress::Progress;
 use super::select::{SelectedRow, Selection};
-use super::staged::{StagedFile, StagedTokens};
+use super::staged::{Staged, StagedTokens};
 use crate::pack::{Fit, Pack, PackedSample, Packer, clip};
 use crate::shard::{ParquetShardWriter, ShardColumns, write_atomic};
 use crate::source::row::{SampleId, SampleName};
@@ -37,7 +37,7 @@ pub struct Reduction<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// Staged files of all rounds.
-    pub files: &'a [PathBuf],
+    pub files: &'a [Staged],
     /// The rows that go on.
     pub selection: &'a Selection,
     /// The output folder of the phase.
@@ -164,8 +164,8 @@ impl Partition<'_> {
             }
         }
         for (chunk, samples) in by_chunk {
-            let Some(path) = self.reduction.files.get(chunk as usize) else { continue };
-            let Some(tokens) = StagedFile::open(path)?.tokens(self.number)? else { continue };
+            let Some(file) = self.reduction.files.get(chunk as usize) else { continue };
+            let Some(tokens) = file.tokens(self.number)? else { continue };
             for (row, at) in samples {
                 self.sample(row, at, &tokens, (out, result));
             }
@@ -292,7 +292,10 @@ fn is_validation(key: u128, seed: u64, ppm: u64) -> bool {
     u128::from(hash) * 1_000_000 < u128::from(ppm) << 64
 }
 
-fn fragments(ids: &[u32], runs: &[(u32, u32)], length: u32) -> Vec<(Vec<u32>, Vec<(u32, u32)>)> {
+/// Ids and trained runs of a piece of a sample.
+type Fragment = (Vec<u32>, Vec<(u32, u32)>);
+
+fn fragments(ids: &[u32], runs: &[(u32, u32)], length: u32) -> Vec<Fragment> {
     let pieces = ids.chunks(length.max(1) as usize);
     pieces
         .scan(0u32, |start, piece| {

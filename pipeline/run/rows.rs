@@ -35,8 +35,6 @@ pub struct Stages<'a> {
 pub struct ChunkPlace {
     /// The unit.
     pub unit: Unit,
-    /// Sampling round.
-    pub round: u32,
     /// The rows taken in this round.
     pub sampler: Sampler,
 }
@@ -50,7 +48,7 @@ pub fn map_chunk(stages: &Stages, place: ChunkPlace, chunk: &Chunk) -> Result<st
     let ledger = &mut mapper.out.ledger;
     ledger.source = place.unit.source;
     ledger.file = place.unit.file;
-    ledger.round = place.round;
+    ledger.above = place.sampler.above;
     ledger.passed = chunk.read;
     ledger.taken = chunk.batch.len() as u64;
     ledger.next_row = chunk.next_row;
@@ -97,15 +95,18 @@ impl<'a> Mapper<'a> {
         if let (Some(predicate), RowBatch::Table(table, _)) = (&self.source.predicate, batch) {
             wanted = predicate.evaluate_table(table, &self.span(batch))?;
         }
-        let mut rows: Vec<(u64, Vec<Cell>)> = Vec::with_capacity(batch.len());
+        let mut rows: Vec<(usize, Vec<Cell>)> = Vec::with_capacity(batch.len());
         for (index, wanted) in wanted.iter().enumerate() {
             let row = batch.row_number(index);
             if !wanted {
                 self.drop_row(row, DropReason::SourceWhere, String::new);
                 continue;
             }
-            match batch.decode(index, columns).and_then(|cells| self.check_keys(batch, index, cells)) {
-                Ok(cells) => rows.push((row, cells)),
+            match batch.decode(index, columns) {
+                Ok(cells) => {
+                    self.count_lacking(batch, index, &cells);
+                    rows.push((index, cells));
+                }
                 Err(reason) => self.bad_row(row, reason)?,
             }
         }
@@ -114,30 +115,43 @@ impl<'a> Mapper<'a> {
             let cells: Vec<&[Cell]> = rows.iter().map(|(_, cells)| cells.as_slice()).collect();
             kept = predicate.evaluate_cells(&cells, columns, &self.span(batch))?;
         }
-        for ((row, cells), kept) in rows.into_iter().zip(kept) {
-            if kept {
-                self.row(row, cells)?;
-            } else {
+        for ((index, cells), kept) in rows.into_iter().zip(kept) {
+            let row = batch.row_number(index);
+            if !kept {
                 self.drop_row(row, DropReason::SourceWhere, String::new);
+            } else if let Some(name) = self.missing_key(batch, index, &cells) {
+                let present = quoted(&batch.present(index));
+                self.bad_row(row, format!("row has no `{name}` field; it has {present}"))?;
+            } else {
+                self.row(row, cells)?;
             }
         }
         self.out.drops.sort_by_key(|drop| drop.row);
         Ok(())
     }
 
-    /// A wanted key that a JSON row lacks is an error; one that is null is not.
-    fn check_keys(&self, batch: &RowBatch, index: usize, cells: Vec<Cell>) -> Result<Vec<Cell>, String> {
+    /// A key without which a JSON row has no meaning; one that is null is not missing.
+    fn missing_key(&self, batch: &RowBatch, index: usize, cells: &[Cell]) -> Option<&'a str> {
+        let mapping = &self.source.mapping;
+        let null = |at: &usize| cells.get(*at).is_none_or(|cell| *cell == Cell::Null);
+        if !matches!(batch, RowBatch::Json(..)) || !mapping.must.iter().any(null) {
+            return None;
+        }
+        let present = batch.present(index);
+        let names = mapping.must.iter().filter_map(|&at| mapping.columns.get(at));
+        names.map(String::as_str).find(|name| !present.iter().any(|key| key == name))
+    }
+
+    /// Rows of JSON may lack a key; a key that all of them lack is misspelt, which shows at the end.
+    fn count_lacking(&mut self, batch: &RowBatch, index: usize, cells: &[Cell]) {
         let required = self.source.mapping.required_columns();
         let absent = cells.iter().zip(required).any(|(cell, _)| *cell == Cell::Null);
         if !absent || !matches!(batch, RowBatch::Json(..)) {
-            return Ok(cells);
+            return;
         }
         let present = batch.present(index);
-        let predicate = self.source.predicate.as_ref().map_or(&[][..], |p| p.columns());
-        let missing = required.iter().find(|name| !present.contains(name) && !predicate.contains(name));
-        match missing {
-            None => Ok(cells),
-            Some(name) => Err(format!("row has no `{name}` field; it has {}", quoted(&present))),
+        for name in required.iter().filter(|name| !present.contains(name)) {
+            *self.out.ledger.lacking.entry(name.clone()).or_default() += 1;
         }
     }
 
@@ -229,16 +243,14 @@ impl<'a> Mapper<'a> {
                 push(&row.to_string());
             }
             (_, Checked::Document(document)) => push(&document.text),
-            (Exact::Prompt, Checked::Chat(conversation)) => {
-                for (_, text, whole) in conversation.strings() {
-                    if whole {
-                        push(text);
-                    }
+            (Exact::Prompt, Checked::Chat(conversation)) if conversation.has_user() => {
+                for (_, text, _) in conversation.strings().into_iter().filter(|(_, _, whole)| *whole) {
+                    push(text);
                 }
             }
-            (Exact::Conversation, Checked::Chat(conversation)) => {
+            (Exact::Prompt | Exact::Conversation, Checked::Chat(conversation)) => {
                 for message in &conversation.messages {
-                    push(&format!("{:?}", message.role));
+                    push(message.role.name());
                     push(message.text());
                     push(message.reasoning.as_deref().unwrap_or_default());
                     for call in &message.tool_calls {
@@ -323,9 +335,10 @@ fn text_bytes(cell: &Cell) -> u64 {
     }
 }
 
-/// Adds up the ledgers of chunks; rows passed count in the first round only.
+/// Adds up the ledgers of chunks; rows passed count in the first band only, since every band passes
+/// all rows.
 pub fn add_ledger(sum: &mut ChunkLedger, one: &ChunkLedger) {
-    if one.round == 0 {
+    if one.above.is_none() {
         sum.passed += one.passed;
     }
     sum.taken += one.taken;
@@ -336,6 +349,9 @@ pub fn add_ledger(sum: &mut ChunkLedger, one: &ChunkLedger) {
     sum.tokens += one.tokens;
     for (reason, count) in &one.dropped {
         *sum.dropped.entry(reason.clone()).or_default() += count;
+    }
+    for (column, count) in &one.lacking {
+        *sum.lacking.entry(column.clone()).or_default() += count;
     }
     for (what, count) in &one.acted {
         *sum.acted.entry(what.clone()).or_default() += count;

@@ -1,7 +1,6 @@
 //! Seal: the dropped rows, the lock, and last of all the manifest.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use potable_blocklists::{Blocklist, NORMALISER};
 use potable_manifests::{
@@ -17,7 +16,7 @@ use super::reason::DropReason;
 use super::reduce::PartitionResult;
 use super::rows::add_ledger;
 use super::select::{SelectCounts, Selection};
-use super::staged::{ChunkLedger, StagedFile, read_drops};
+use super::staged::{ChunkLedger, Staged, StagedDrop, read_drops};
 use crate::recipe::lock::LockedSource;
 use crate::shard::dropped::{DroppedRow, DroppedWriter};
 use crate::shard::write_atomic;
@@ -27,8 +26,6 @@ use crate::tokenise::Tokeniser;
 pub struct Sealing<'a> {
     /// Name of the data set.
     pub name: &'a str,
-    /// The recipe as written.
-    pub recipe_text: &'a str,
     /// The plan.
     pub plan: &'a Plan,
     /// The digest of everything that the output depends on.
@@ -37,8 +34,8 @@ pub struct Sealing<'a> {
     pub blocklist: Option<&'a Blocklist>,
     /// The tokeniser.
     pub tokeniser: &'a Tokeniser,
-    /// Staged files of all rounds.
-    pub files: &'a [PathBuf],
+    /// Staged files.
+    pub files: &'a [Staged],
     /// What select said.
     pub selection: &'a Selection,
     /// What reduce wrote.
@@ -83,10 +80,9 @@ impl Sealing<'_> {
 
     fn source_ledgers(&self) -> Result<Vec<ChunkLedger>, RunError> {
         let mut sums = vec![ChunkLedger::default(); self.plan.sources.len()];
-        for path in self.files {
-            let ledger = StagedFile::open(path)?.ledger;
+        for ledger in self.files.iter().map(|file| &file.ledger) {
             if let Some(sum) = sums.get_mut(ledger.source as usize) {
-                add_ledger(sum, &ledger);
+                add_ledger(sum, ledger);
             }
         }
         Ok(sums)
@@ -163,23 +159,33 @@ impl Sealing<'_> {
         let folder = self.folder.folder("dropped")?;
         let mut writer = DroppedWriter::new(&folder);
         let mut overlong = self.selection.overlong.iter().peekable();
-        for path in self.files {
-            let ledger = StagedFile::open(path)?.ledger;
-            let (source, file) = (ledger.source, ledger.file);
-            for drop in read_drops(path)? {
-                // Everything before this row, by source, file and row.
-                while let Some((id, tokens)) =
-                    overlong.next_if(|(id, _)| (id.source, id.file, id.row) < (source, file, drop.row))
-                {
-                    writer.push(self.overlong_row(id, *tokens))?;
-                }
-                writer.push(self.dropped_row(source, file, drop))?;
+        for group in self.groups() {
+            let Some(last) = group.iter().max_by_key(|file| file.ledger.next_row) else { continue };
+            let (source, file) = (last.ledger.source, last.ledger.file);
+            let mut rows = Vec::new();
+            for one in group {
+                let drops = read_drops(&one.path)?;
+                rows.extend(drops.into_iter().map(|drop| self.dropped_row(source, file, drop)));
             }
-        }
-        for (id, tokens) in overlong {
-            writer.push(self.overlong_row(id, *tokens))?;
+            let end = (source, file, last.ledger.next_row);
+            while let Some((id, tokens)) = overlong.next_if(|(id, _)| (id.source, id.file, id.row) < end) {
+                rows.push(self.overlong_row(id, *tokens));
+            }
+            rows.sort_by_key(|row| row.row);
+            rows.into_iter().try_for_each(|row| writer.push(row))?;
         }
         Ok(writer.finish()?.1)
+    }
+
+    /// Staged files in groups whose rows do not interleave: single ones where a file has one band of
+    /// sampling hashes, all of a file where it has several.
+    fn groups(&self) -> impl Iterator<Item = &[Staged]> {
+        self.files
+            .chunk_by(|a, b| (a.ledger.source, a.ledger.file) == (b.ledger.source, b.ledger.file))
+            .flat_map(|file| {
+                let bands = file.chunk_by(|a, b| a.ledger.above == b.ledger.above).count();
+                file.chunks(if bands > 1 { file.len() } else { 1 })
+            })
     }
 
     fn names(&self, source: u32, file: u32) -> (String, String) {
@@ -191,7 +197,7 @@ impl Sealing<'_> {
         )
     }
 
-    fn dropped_row(&self, source: u32, file: u32, drop: super::staged::StagedDrop) -> DroppedRow {
+    fn dropped_row(&self, source: u32, file: u32, drop: StagedDrop) -> DroppedRow {
         let (source, file) = self.names(source, file);
         DroppedRow {
             source,
@@ -235,11 +241,9 @@ impl Sealing<'_> {
         let mut acted = BTreeMap::new();
         for ledger in ledgers {
             for (what, count) in &ledger.acted {
-                *acted.entry(format!("acted.{what}")).or_insert(0u64) += count;
+                *acted.entry(what.clone()).or_insert(0u64) += count;
             }
         }
-        let mut normalise = phase.policy.record();
-        normalise.extend(acted.into_iter().map(|(what, count)| (what, count.to_string())));
         let mut shards: Vec<_> =
             self.results.iter().flat_map(|r| r.shards.iter().map(|s| s.0.clone())).collect();
         shards.sort_by(|a, b| a.path.cmp(&b.path));
@@ -257,7 +261,8 @@ impl Sealing<'_> {
             inputs: self.plan.sources.iter().map(input).collect::<Result<_, _>>()?,
             decontamination: self.decontamination(ledgers)?,
             tokeniser: self.tokeniser_record()?,
-            normalise,
+            normalise: phase.policy.record(),
+            acted,
             rows,
             samples,
             tokens: self.tokens(),
@@ -366,7 +371,11 @@ fn digest_of(hex: &str) -> Result<Digest, RunError> {
     Digest::from_hex(hex).map_err(|e| RunError::Manifest { reason: e.to_string() })
 }
 
-fn input(source: &PlannedSource) -> Result<InputSource, RunError> {
+/// A source as the manifest has it.
+///
+/// # Errors
+/// A digest that is none.
+pub fn input(source: &PlannedSource) -> Result<InputSource, RunError> {
     let config = &source.config;
     let files = source.files.iter().map(|f| {
         Ok(InputFile {

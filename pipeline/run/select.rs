@@ -3,13 +3,12 @@
 //! sampling hash a source.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use rayon::prelude::*;
 
 use super::error::RunError;
 use super::plan::Plan;
-use super::staged::{SampleMeta, StagedFile};
+use super::staged::{SampleMeta, Staged};
 use crate::pack::{Fit, Packer};
 use crate::recipe::file::Exact;
 use crate::source::row::RowId;
@@ -79,7 +78,7 @@ pub struct Selection {
 ///
 /// # Errors
 /// A staged file that is damaged; a weight that asks for more than there is.
-pub fn select(plan: &Plan, files: &[PathBuf], excluded: &[u128]) -> Result<Selection, RunError> {
+pub fn select(plan: &Plan, files: &[Staged], excluded: &[u128]) -> Result<Selection, RunError> {
     let packer = Packer::new(plan.phase.pack.clone());
     let settled: Vec<Settled> = (0..plan.partitions)
         .into_par_iter()
@@ -111,7 +110,7 @@ struct Settled {
 }
 
 /// Settles the duplicates and the length policy of one partition.
-fn settle(plan: &Plan, files: &[PathBuf], partition: u32, rules: &Rules) -> Result<Settled, RunError> {
+fn settle(plan: &Plan, files: &[Staged], partition: u32, rules: &Rules) -> Result<Settled, RunError> {
     let mut rows = gather(files, partition)?;
     rows.sort_unstable_by_key(|row| (row.key, row.id));
     let mut settled = Settled {
@@ -174,10 +173,9 @@ fn fit_row(
 }
 
 /// The rows of a partition, from all staged files.
-fn gather(files: &[PathBuf], partition: u32) -> Result<Vec<SelectedRow>, RunError> {
+fn gather(files: &[Staged], partition: u32) -> Result<Vec<SelectedRow>, RunError> {
     let mut rows: Vec<SelectedRow> = Vec::new();
-    for (chunk, path) in files.iter().enumerate() {
-        let file = StagedFile::open(path)?;
+    for (chunk, file) in files.iter().enumerate() {
         let (source, number) = (file.ledger.source, file.ledger.file);
         for (index, meta) in file.metadata(partition)?.into_iter().enumerate() {
             let SampleMeta { row, turn, hash, key, tokens, first_trained } = meta;
@@ -215,6 +213,7 @@ fn apply_caps(plan: &Plan, selection: &mut Selection) -> Result<(), RunError> {
     let supply = supply(plan, selection);
     let caps = caps(plan, &supply)?;
     let mut cutoffs: BTreeMap<u32, (u64, RowId)> = BTreeMap::new();
+    let mut short = Vec::new();
     for (source, cap) in caps {
         let mut rows: Vec<(u64, RowId, u64)> = selection
             .partitions
@@ -225,13 +224,16 @@ fn apply_caps(plan: &Plan, selection: &mut Selection) -> Result<(), RunError> {
             .collect();
         rows.sort_unstable();
         match last_within(&rows, cap) {
-            Ok(Some(last)) => {
-                cutoffs.insert(source as u32, last);
+            Ok(last) => {
+                // With two caps, the one that is met first holds.
+                let cutoff = cutoffs.entry(source as u32).or_insert(last);
+                *cutoff = last.min(*cutoff);
             }
-            Ok(None) => {}
-            Err(factor) => selection.short.push((source, factor)),
+            Err(factor) => short.push((source, factor)),
         }
     }
+    short.retain(|(source, _)| !cutoffs.contains_key(&(*source as u32)));
+    selection.short = short;
     let counts = &mut selection.counts;
     for rows in &mut selection.partitions {
         rows.retain(|row| {
@@ -247,9 +249,9 @@ fn apply_caps(plan: &Plan, selection: &mut Selection) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The last row within a cap, of rows sorted by hash; `None` if the cap is met exactly by all of
-/// them, an error with the factor (ppm) of what is missing if there are too few.
-fn last_within(rows: &[(u64, RowId, u64)], cap: Cap) -> Result<Option<(u64, RowId)>, u64> {
+/// The last row within a cap, of rows sorted by hash; an error with the factor (ppm) of what is
+/// missing if there are too few.
+fn last_within(rows: &[(u64, RowId, u64)], cap: Cap) -> Result<(u64, RowId), u64> {
     let mut tokens = 0;
     for (index, &(hash, id, row_tokens)) in rows.iter().enumerate() {
         tokens += row_tokens;
@@ -258,7 +260,7 @@ fn last_within(rows: &[(u64, RowId, u64)], cap: Cap) -> Result<Option<(u64, RowI
             Cap::Tokens(cap) => tokens >= cap,
         };
         if met {
-            return Ok(Some((hash, id)));
+            return Ok((hash, id));
         }
     }
     let (have, want) = match cap {

@@ -60,9 +60,9 @@ pub struct ChunkLedger {
     pub source: u32,
     /// Index of the file.
     pub file: u32,
-    /// Sampling round.
-    pub round: u32,
-    /// Rows passed, sampled out ones among them. Every round passes all rows.
+    /// Lower end of the band of sampling hashes; `None` in the first band.
+    pub above: Option<u64>,
+    /// Rows passed, sampled out ones among them. Every band passes all rows.
     pub passed: u64,
     /// Rows decoded.
     pub taken: u64,
@@ -74,6 +74,8 @@ pub struct ChunkLedger {
     pub dropped: BTreeMap<String, u64>,
     /// Samples made.
     pub samples: u64,
+    /// Rows that lack a key that only `where` names, by key.
+    pub lacking: BTreeMap<String, u64>,
     /// How often policies acted.
     pub acted: BTreeMap<String, u64>,
     /// Rows with a match, by benchmark: dropped, and reported only.
@@ -134,16 +136,17 @@ impl Chunk {
     }
 }
 
-/// A staged chunk on disk, mapped.
-pub struct StagedFile {
-    path: PathBuf,
-    buffer: Buffer,
+/// A staged chunk on disk: its ledger in memory, its samples read when they are asked for.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// The file.
+    pub path: PathBuf,
     /// The ledger.
     pub ledger: ChunkLedger,
 }
 
-impl StagedFile {
-    /// Maps a staged file and reads its ledger.
+impl Staged {
+    /// Reads the ledger of a staged file.
     ///
     /// # Errors
     /// A file that is damaged.
@@ -152,7 +155,7 @@ impl StagedFile {
         let parsed = footer_metadata(&buffer)
             .and_then(|text| serde_json::from_str(&text).map_err(|e| ArrowError::IpcError(e.to_string())));
         let ledger = parsed.map_err(|e| damaged(path, &e))?;
-        Ok(StagedFile { path: path.to_path_buf(), buffer, ledger })
+        Ok(Staged { path: path.to_path_buf(), ledger })
     }
 
     /// Metadata of the samples of a partition.
@@ -197,7 +200,8 @@ impl StagedFile {
         let Some(index) = self.ledger.partitions.iter().position(|&p| p == partition) else {
             return Ok(None);
         };
-        read_batch(&self.buffer, index, columns).map(Some).map_err(|e| damaged(&self.path, &e))
+        let buffer = map_file(&self.path)?;
+        read_batch(&buffer, index, columns).map(Some).map_err(|e| damaged(&self.path, &e))
     }
 }
 

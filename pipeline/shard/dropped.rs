@@ -34,11 +34,14 @@ pub struct DroppedRow {
     pub evidence: String,
 }
 
+/// Name, SHA-256 and size of a file.
+pub type Part = (String, Digest, u64);
+
 /// Writes the parts. Columns: `row_id`, `source`, `file`, `row`, `stage`, `reason`, `evidence`.
 pub struct DroppedWriter {
     folder: PathBuf,
     pending: Vec<DroppedRow>,
-    parts: Vec<(String, Digest, u64)>,
+    parts: Vec<Part>,
     content: Hasher,
 }
 
@@ -74,7 +77,7 @@ impl DroppedWriter {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn finish(mut self) -> Result<(Vec<(String, Digest, u64)>, Digest), RunError> {
+    pub fn finish(mut self) -> Result<(Vec<Part>, Digest), RunError> {
         if !self.pending.is_empty() {
             self.flush()?;
         }

@@ -138,12 +138,13 @@ fn open_batches(
     let io = |e: std::io::Error| ArrowError::IoError(e.to_string(), e);
     let mut raw = file.open_raw().map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
     let is_file = raw.read_exact(&mut head).is_ok() && &head == b"ARROW1";
-    if is_file && file.compression == Compression::None {
-        if let Location::Path(path) = &file.location {
-            let input = BufReader::new(File::open(path).map_err(io)?);
-            let reader = FileReader::try_new(input, projection)?;
-            return Ok((reader.schema(), Opened { batches: Box::new(reader), tail: None }));
-        }
+    if is_file
+        && file.compression == Compression::None
+        && let Location::Path(path) = &file.location
+    {
+        let input = BufReader::new(File::open(path).map_err(io)?);
+        let reader = FileReader::try_new(input, projection)?;
+        return Ok((reader.schema(), Opened { batches: Box::new(reader), tail: None }));
     }
     let input = file.open().map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
     let tail = Arc::new(Mutex::new(Vec::new()));

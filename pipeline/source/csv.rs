@@ -61,10 +61,7 @@ impl CsvReader {
     }
 
     fn unclosed(&self) -> SourceError {
-        SourceError::BadRow {
-            place: format!("{}: record {}", self.file.path().display(), self.row),
-            reason: "the file ends inside a quoted field".to_owned(),
-        }
+        damaged(&self.file, self.row, "the file ends inside a quoted field".to_owned())
     }
 }
 
@@ -111,19 +108,18 @@ impl Read for QuoteCounter {
 }
 
 fn csv_error(file: &SourceFile, row: u64, error: csv::Error) -> SourceError {
-    let place = match error.position() {
-        Some(position) => format!("{}:{}", file.path().display(), position.line()),
-        None => format!("{}: record {row}", file.path().display()),
-    };
-    match error.into_kind() {
-        csv::ErrorKind::Io(source) => file.stream_error(source, row),
-        csv::ErrorKind::Utf8 { err, .. } => {
-            SourceError::BadRow { place, reason: format!("invalid UTF-8: {err}") }
+    let line = error.position().map_or(String::new(), |position| format!("line {}: ", position.line()));
+    let reason = match error.into_kind() {
+        csv::ErrorKind::Io(source) => return file.stream_error(source, row),
+        csv::ErrorKind::Utf8 { err, .. } => format!("{line}invalid UTF-8: {err}"),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{line}record has {len} fields where the header has {expected_len}")
         }
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => SourceError::BadRow {
-            place,
-            reason: format!("record has {len} fields where the header has {expected_len}"),
-        },
-        other => SourceError::BadRow { place, reason: format!("broken CSV: {other:?}") },
-    }
+        _ => format!("{line}broken CSV"),
+    };
+    damaged(file, row, reason)
+}
+
+fn damaged(file: &SourceFile, row: u64, reason: String) -> SourceError {
+    SourceError::Damaged { path: file.path().to_path_buf(), format: "csv", row, reason }
 }

@@ -118,15 +118,21 @@ pub enum SourceError {
         /// The columns that are there, quoted.
         present: String,
     },
+    /// A key that no row of a JSON source has.
+    #[error("{place}: source `{source_name}`: no row has a `{column}` field")]
+    MissingKey {
+        /// The first file.
+        place: String,
+        /// The source.
+        source_name: String,
+        /// The key.
+        column: String,
+    },
     /// A file that changed while it was read.
-    #[error("{path}: changed since it was planned (digest `{was}`, now `{now}`)", path = path.display())]
+    #[error("{path}: changed while it was read", path = path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// Digest in the plan.
-        was: String,
-        /// Digest now.
-        now: String,
     },
 }
 
@@ -158,7 +164,9 @@ impl SourceError {
                 "mend the row, or set `on_bad_row = \"drop\"` for the source to count such rows as failed"
                     .to_owned()
             }
-            SourceError::MissingColumn { .. } => "name the right columns under `[source.mapping]`".to_owned(),
+            SourceError::MissingColumn { .. } | SourceError::MissingKey { .. } => {
+                "name the right columns under `[source.mapping]` and in `where`".to_owned()
+            }
             SourceError::Changed { .. } => "run again once nothing writes to the file".to_owned(),
             SourceError::Read { .. } => return None,
         })

@@ -139,8 +139,10 @@ impl JsonArrayReader {
     }
 
     fn bad(&self, reason: String) -> SourceError {
-        SourceError::BadRow {
-            place: format!("{}: element {}", self.file.path().display(), self.row),
+        SourceError::Damaged {
+            path: self.file.path().to_path_buf(),
+            format: "json",
+            row: self.row,
             reason: format!("broken JSON: {reason}"),
         }
     }

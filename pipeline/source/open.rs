@@ -38,11 +38,6 @@ impl Format {
             Format::Arrow => "arrow",
         }
     }
-
-    /// Whether rows are lines or records of text, so that places are given as `path:line`.
-    pub fn is_text(self) -> bool {
-        matches!(self, Format::Jsonl | Format::Json | Format::Csv)
-    }
 }
 
 /// How a file is compressed as a whole.
@@ -207,15 +202,33 @@ impl SourceFile {
         }
     }
 
-    /// The place of a row for messages: `path:line` in text files, `path: row N` in tables.
+    /// The place of a row for messages: `path:line` where rows are lines, `path: row N` (from 0)
+    /// elsewhere.
     pub fn place(&self, row: u64) -> String {
-        if self.format.is_text() {
+        if self.format == Format::Jsonl {
             format!("{}:{}", self.path().display(), row + 1)
         } else {
             format!("{}: row {row}", self.path().display())
         }
     }
+
+    /// What shows that a file was written to: its size and its time of change.
+    ///
+    /// # Errors
+    /// A file that is not there.
+    pub fn stamp(&self) -> Result<Stamp, SourceError> {
+        match &self.location {
+            Location::Embedded(bytes) => Ok((bytes.len() as u64, None)),
+            Location::Path(path) => {
+                let meta = std::fs::metadata(path).map_err(|source| self.read_error(source))?;
+                Ok((meta.len(), meta.modified().ok()))
+            }
+        }
+    }
 }
+
+/// Size and time of change of a file.
+pub type Stamp = (u64, Option<std::time::SystemTime>);
 
 /// SHA-256 (hex) and size of the stored bytes.
 ///

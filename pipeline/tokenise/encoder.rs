@@ -22,8 +22,8 @@ pub struct Tokeniser {
 }
 
 enum Engine {
-    Fast(FastEncoder, Vec<Vec<u8>>),
-    Reference(ReferenceEncoder),
+    Fast(Box<FastEncoder>, Vec<Vec<u8>>),
+    Reference(Box<ReferenceEncoder>),
 }
 
 /// A tokeniser that cannot be used.
@@ -105,7 +105,7 @@ impl Tokeniser {
             name: BUILT_IN.to_owned(),
             digest: qwen3::digest(&ranks),
             vocabulary_size: (ranks.len() + qwen3::ADDED.len()) as u64,
-            engine: Engine::Fast(FastEncoder::new(&ranks)?, ranks),
+            engine: Engine::Fast(Box::new(FastEncoder::new(&ranks)?), ranks),
         })
     }
 
@@ -143,7 +143,7 @@ impl Tokeniser {
             name,
             digest,
             vocabulary_size: engine.vocabulary_size(),
-            engine: Engine::Reference(engine),
+            engine: Engine::Reference(Box::new(engine)),
         })
     }
 

@@ -377,3 +377,73 @@ fn refuses_to_train_on_the_benchmark_itself() {
     case.recipe(&(source("bench.jsonl") + "[decontaminate]\nbenchmarks = [\"bench.toml\"]\n"));
     case.refused(&["source `a` is the benchmark `bench` itself", "bench.jsonl"]);
 }
+
+/// A case with a blocklist `bench.blk` of n = 8 and a recipe that uses it.
+fn with_blocklist(more: &str) -> Case {
+    let case = one_file("a.jsonl", chats(5));
+    case.put("bench.txt", "One long question of the benchmark that has many more than thirteen words in it, as most of them do.\n");
+    let built = case.potable(&["blocklist", "build", "bench.txt", "--ngram", "8", "-o", "bench.blk"]);
+    assert_eq!(built.code, 0, "{}", built.stderr);
+    case.recipe(&(source("a.jsonl") + "[decontaminate]\nblocklist = \"bench.blk\"\n" + more));
+    case
+}
+
+#[test]
+fn a_blocklist_that_fits_is_used() {
+    let case = with_blocklist("ngram = 8\n");
+    let data = case.prep("out", &[]);
+    assert_eq!(data.manifest["decontamination"]["benchmarks"][0]["name"], "bench");
+}
+
+#[test]
+fn refuses_a_blocklist_of_another_n_and_names_both() {
+    with_blocklist("").refused(&["bench.blk", "n = 8", "n = 13"]);
+}
+
+#[test]
+fn refuses_a_blocklist_that_is_damaged() {
+    let case = with_blocklist("ngram = 8\n");
+    let mut bytes = std::fs::read(case.path("bench.blk")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    case.put("bench.blk", &bytes);
+    case.refused(&["bench.blk"]);
+    case.put("bench.blk", &bytes[..middle]);
+    case.refused(&["bench.blk"]);
+}
+
+#[test]
+fn a_benchmark_that_cannot_be_read_is_never_skipped() {
+    let case = one_file("a.jsonl", chats(5));
+    case.recipe(&(source("a.jsonl") + "[decontaminate]\nbenchmarks = [\"bench.jsonl\"]\n"));
+    for (bytes, word) in [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "Git LFS pointer"),
+        ("{\"prompt\": \"cut o", "bench.jsonl:1"),
+        ("", "no items"),
+    ] {
+        case.put("bench.jsonl", bytes);
+        case.refused(&["bench", word]);
+    }
+}
+
+#[test]
+fn refuses_the_test_split_of_a_known_corpus() {
+    let case = one_file("gsm8k/main/test-00000-of-00001.parquet", prompts_parquet(3));
+    case.recipe("[[source]]\ncorpus = \"openai/gsm8k\"\npath = \"gsm8k\"\nsplit = \"test\"\n");
+    case.refused(&["openai/gsm8k", "split `test`", "not its training split"]);
+}
+
+#[test]
+fn refuses_an_unknown_config_of_a_known_corpus() {
+    let case = Case::new();
+    case.recipe("[[source]]\ncorpus = \"openai/gsm8k\"\npath = \"gsm8k\"\nconfig = \"mian\"\n");
+    case.refused(&["openai/gsm8k", "no config `mian`", "main, socratic"]);
+}
+
+#[test]
+fn refuses_a_weight_that_asks_for_more_than_there_is() {
+    let case = one_file("a.jsonl", chats(5));
+    let source = "[[phase.source]]\nname = \"a\"\npath = \"a.jsonl\"\nweight = 1.0\n";
+    case.recipe(&format!("[[phase]]\nname = \"one\"\nmax_tokens = 1000000\n{source}"));
+    case.refused(&["source `a`", "1000000 tokens asked for"]);
+}

@@ -193,6 +193,26 @@ fn a_recipe_changed_after_a_kill_uses_nothing_of_the_old_work() {
 }
 
 #[test]
+fn a_capped_run_killed_between_its_rounds_takes_the_same_rows() {
+    // One row in ten has an answer, so that several sampling rounds are needed.
+    let rows = (0..300).map(|n| chat(&format!("question {n}"), if n % 10 == 0 { "yes" } else { "" }));
+    let case = Case::new();
+    case.put("a.jsonl", lines(rows));
+    case.recipe("[[source]]\nname = \"a\"\npath = \"a.jsonl\"\nmax_rows = 20\n");
+    let first = case.prep("undisturbed", &[]);
+    let out = case.path("out");
+    let cut = ["--unit-bytes", "6000", "--chunk-bytes", "400"];
+    for target in [5, 30, 50, 70] {
+        let mut command = case.command("out", &cut);
+        let status = kill_when(&mut command, "-KILL", || count(&out, "/.work/map-", "arrow") >= target);
+        if status.success() {
+            break;
+        }
+    }
+    same(&case.prep("out", &cut), &first, "after the kills");
+}
+
+#[test]
 fn an_interrupted_run_ends_with_130_and_goes_on_to_the_same_bytes() {
     let case = case();
     let first = case.prep("undisturbed", &[]);

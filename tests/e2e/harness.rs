@@ -1,6 +1,6 @@
 //! A temp folder a test, the real binary in it, and what it wrote read back. The tokenizer of these
 //! tests has one token a byte (tests/fixtures/bytes.tokenizer.json), so that lengths and texts can be
-//! worked out by hand and a run starts in milliseconds; `RunsOn::Qwen3` takes the built-in one.
+//! worked out by hand and a run starts in milliseconds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -108,6 +108,14 @@ impl Case {
         }
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// Any command in the case's folder.
+    pub fn potable(&self, args: &[&str]) -> Ran {
+        ran(Command::new(env!("CARGO_BIN_EXE_potable"))
+            .current_dir(self.folder.path())
+            .args(args)
+            .stdin(Stdio::null()))
     }
 
     pub fn run(&self, out: &str, args: &[&str]) -> Ran {

@@ -5,6 +5,8 @@
 mod bad_input;
 /// Pinned text of the command line: the cases in tests/cmd.
 mod cmd;
+/// The built-in demo and the commands around it.
+mod demo;
 /// Same recipe, same bytes: whatever the threads, the cut, the order of units, a kill on the way.
 mod determinism;
 /// Disks that fill up.

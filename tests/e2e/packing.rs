@@ -196,9 +196,7 @@ fn overlong_split_keeps_every_token_in_fragments() {
     let mut rows: BTreeMap<String, Vec<(usize, Vec<i32>)>> = BTreeMap::new();
     for sample in data.samples() {
         let (row, fragment) = sample.name.split_once(".f").unwrap_or((&sample.name, "0"));
-        rows.entry(row.to_owned())
-            .or_default()
-            .push((fragment.parse().unwrap(), sample.ids));
+        rows.entry(row.to_owned()).or_default().push((fragment.parse().unwrap(), sample.ids));
     }
     let mut row = rows.remove("a/a.jsonl:0").unwrap();
     row.sort();

@@ -1,6 +1,8 @@
 //! Every Parquet file of ../shared/data/corpora/parquet, where that folder is there: the rows that
 //! pyarrow counts, or a clear error. With `POTABLE_DUMP=DIR` the rows are written there as JSON lines,
 //! for `scripts/parquet_equal.py` to compare with pyarrow's values.
+#![expect(clippy::print_stdout, reason = "a skipped test says so, and the table is for people")]
+#![expect(clippy::disallowed_methods, reason = "dumps rows for another program")]
 
 use std::path::{Path, PathBuf};
 

@@ -73,6 +73,11 @@ pub(super) fn matches(found: &mut Collector, old: &Decontamination, new: &Decont
     }
 }
 
+pub(super) fn acted(found: &mut Collector, old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) {
+    found.area("normalise");
+    reasons(found, "turns where a policy acted:", (old, new));
+}
+
 pub(super) fn rows(
     found: &mut Collector,
     old: &BTreeMap<String, RowLedger>,
@@ -238,6 +243,7 @@ fn same_causes(old: &Manifest, new: &Manifest) -> bool {
 
 fn same_outputs(old: &Manifest, new: &Manifest) -> bool {
     contents(&old.shards) == contents(&new.shards)
+        && old.acted == new.acted
         && old.rows == new.rows
         && old.samples == new.samples
         && old.tokens == new.tokens
@@ -252,8 +258,8 @@ fn contents(shards: &[ShardRecord]) -> Vec<String> {
 
 /// One digest for everything that [`same_outputs`] compares.
 fn outputs_digest(manifest: &Manifest) -> Digest {
-    let Manifest { rows, samples, tokens, shards, .. } = manifest;
-    let outputs = canonical::to_value(&(contents(shards), rows, samples, tokens));
+    let Manifest { acted, rows, samples, tokens, shards, .. } = manifest;
+    let outputs = canonical::to_value(&(contents(shards), acted, rows, samples, tokens));
     let text = outputs.and_then(|outputs| canonical::canonical_json(&outputs));
     Digest::of(text.unwrap_or_default().as_bytes())
 }

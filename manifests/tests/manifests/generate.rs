@@ -45,6 +45,7 @@ pub fn manifest() -> impl Strategy<Value = Manifest> {
     let causes = (name(), option::of(name()), recipe(), vec(source(), 0..3), checks(), tokeniser());
     let policies = btree_map("control_text|history|[ab]", "drop|text|keep", 0..3);
     let effects = (
+        counts(),
         btree_map(name(), rows(), 0..3),
         btree_map(name(), samples(), 0..3),
         tokens(),
@@ -53,7 +54,7 @@ pub fn manifest() -> impl Strategy<Value = Manifest> {
     );
     (causes, policies, effects).prop_map(|(causes, normalise, effects)| {
         let (name, phase, recipe, inputs, decontamination, tokeniser) = causes;
-        let (rows, samples, tokens, shards, run) = effects;
+        let (acted, rows, samples, tokens, shards, run) = effects;
         sealed(Manifest {
             schema: SCHEMA.to_owned(),
             manifest_digest: Digest::zero(),
@@ -64,6 +65,7 @@ pub fn manifest() -> impl Strategy<Value = Manifest> {
             decontamination,
             tokeniser,
             normalise,
+            acted,
             rows,
             samples,
             tokens,

@@ -76,6 +76,17 @@ impl Role {
             other => Role::Other(other.to_owned()),
         }
     }
+
+    /// The role's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+            Role::Other(name) => name,
+        }
+    }
 }
 
 impl Message {
@@ -91,6 +102,11 @@ impl Message {
 }
 
 impl Conversation {
+    /// Whether there is a user turn.
+    pub fn has_user(&self) -> bool {
+        self.messages.iter().any(|message| message.role == Role::User)
+    }
+
     /// Every string of the conversation that can end up in a shard, with the index of its message
     /// (tools count as message 0) and whether it is a whole user message.
     pub fn strings(&self) -> Vec<(u32, &str, bool)> {

@@ -142,6 +142,8 @@ pub struct Mapping {
     pub columns: Vec<String>,
     /// How many of `columns` must be there.
     pub required: usize,
+    /// Indices of the columns without which a row has no meaning.
+    pub must: Vec<usize>,
     /// What to make of them.
     pub kind: MappingKind,
     /// Column of the system text.
@@ -339,9 +341,16 @@ impl MappingFile {
             columns.add_root(name);
         }
         let required = columns.names.len();
+        let must = match &kind {
+            MappingKind::Messages { column, .. } | MappingKind::Text(column) => vec![column.index],
+            MappingKind::Columns(mapping) => {
+                let prompt = mapping.prompt.first().map(|path| path.index);
+                prompt.into_iter().chain([mapping.response.index]).collect()
+            }
+        };
         // Tools are so often called `tools` that the column is taken where it is there.
         let tools = tools.or_else(|| (shape == Shape::Messages).then(|| columns.add("tools")));
-        Ok(Mapping { columns: columns.names, required, kind, system, tools, tags: self.tags.clone() })
+        Ok(Mapping { columns: columns.names, required, must, kind, system, tools, tags: self.tags.clone() })
     }
 
     fn message_fields(&self, source_name: &str) -> Result<MessageFields, MappingError> {

@@ -1,0 +1,176 @@
+//! A `[[source]]` becomes what runs: what the card of a known corpus says, and over it what the recipe
+//! says.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::EMBEDDED;
+use super::card::{Card, CardConfig};
+use super::error::RecipeError;
+use super::file::{OnBadRow, SourceEntry};
+use super::resolve::{ResolvedSource, check_name};
+use crate::source::adapt::MappingFile;
+
+/// Resolves the source at `index`.
+///
+/// # Errors
+/// A source that names no files, a corpus, config or split that is not known.
+pub fn resolve_source(
+    entry: &SourceEntry,
+    index: usize,
+    base: &Path,
+    cards: &[Card],
+) -> Result<ResolvedSource, RecipeError> {
+    let given = entry.name.clone().or_else(|| entry.corpus.as_deref().map(|id| id.replace('/', "--")));
+    let name = given.unwrap_or_else(|| format!("source-{index}"));
+    check_name("source", &name)?;
+    let place = format!("source `{name}`");
+    let Some(paths) = entry.path.clone().filter(|paths| !paths.is_empty()) else {
+        return Err(RecipeError::value_hint(
+            place,
+            if entry.corpus.is_some() {
+                "a corpus is read from its local copy, and there is no `path`"
+            } else {
+                "there is neither `path` nor `corpus`"
+            },
+            "set `path` to a file, a folder or a glob; with `corpus`, to the folder of its repository's copy",
+        ));
+    };
+    let mut source = ResolvedSource {
+        name,
+        corpus: entry.corpus.clone(),
+        revision: entry.revision.clone(),
+        config: entry.config.clone(),
+        split: entry.split.clone(),
+        licence: entry.licence.clone(),
+        gated: false,
+        eval_split: false,
+        patterns: paths,
+        base: base.to_path_buf(),
+        format: entry.format,
+        predicate: entry.where_.clone(),
+        files: entry.files,
+        max_rows: entry.max_rows,
+        max_tokens: entry.max_tokens,
+        weight_ppm: weight(entry.weight, &place)?,
+        system: entry.system.clone(),
+        on_bad_row: entry.on_bad_row.unwrap_or(OnBadRow::Stop),
+        mapping: entry.mapping.clone().unwrap_or_default(),
+    };
+    if let Some(id) = &entry.corpus {
+        with_card(&mut source, id, cards, entry.allow_eval_split.unwrap_or(false))?;
+    }
+    for pattern in &source.patterns {
+        if let Some(name) = pattern.strip_prefix("embedded:")
+            && !EMBEDDED.iter().any(|(key, _)| *key == name)
+        {
+            return Err(RecipeError::value(place, format!("there is no embedded file `{name}`")));
+        }
+    }
+    Ok(source)
+}
+
+/// Fills in what the card of a known corpus says and the recipe does not.
+fn with_card(
+    source: &mut ResolvedSource,
+    id: &str,
+    cards: &[Card],
+    allow_eval: bool,
+) -> Result<(), RecipeError> {
+    let place = format!("source `{}`", source.name);
+    let Some(card) = cards.iter().find(|card| card.id == id) else {
+        return Err(RecipeError::UnknownCorpus {
+            source_name: source.name.clone(),
+            corpus: id.to_owned(),
+            close: closest(id, cards),
+        });
+    };
+    let Some(config) = card.config(source.config.as_deref()) else {
+        let names: Vec<&str> = card.config.iter().map(|c| c.name.as_str()).collect();
+        return Err(RecipeError::value_hint(
+            place,
+            format!("corpus `{id}` has no config `{}`", source.config.as_deref().unwrap_or_default()),
+            format!("its configs: {}", names.join(", ")),
+        ));
+    };
+    if config.text_missing {
+        return Err(RecipeError::value_hint(
+            place,
+            format!("config `{}` of corpus `{id}` holds no text", config.name),
+            card.notes.join("; "),
+        ));
+    }
+    source.eval_split = is_eval_split(source, card, config, allow_eval)?;
+    let [folder] = source.patterns.as_slice() else {
+        return Err(RecipeError::value(place, "with `corpus`, `path` is one folder"));
+    };
+    source.base = source.base.join(folder);
+    source.patterns = if source.eval_split { config.eval_files.clone() } else { config.files.clone() };
+    source.format = source.format.or(Some(config.format));
+    source.config = Some(config.name.clone());
+    source.split = source.split.take().or_else(|| Some(config.split.clone()));
+    source.licence = source.licence.take().or_else(|| Some(card.licence.clone()));
+    source.gated = card.gated;
+    source.predicate = source.predicate.take().or_else(|| config.where_.clone());
+    if source.mapping == MappingFile::default() {
+        source.mapping = config.mapping.clone().unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Only training splits, unless the recipe allows more: then the files that the card has for
+/// evaluation.
+fn is_eval_split(
+    source: &ResolvedSource,
+    card: &Card,
+    config: &CardConfig,
+    allowed: bool,
+) -> Result<bool, RecipeError> {
+    let Some(split) = source.split.as_deref().filter(|split| *split != config.split) else {
+        return Ok(false);
+    };
+    let place = format!("source `{}`", source.name);
+    if !allowed {
+        return Err(RecipeError::value_hint(
+            place,
+            format!("split `{split}` of `{}` is not its training split", card.id),
+            format!(
+                "take split `{}`; `allow_eval_split = true` allows others, and the manifest says so",
+                config.split
+            ),
+        ));
+    }
+    if config.eval_files.is_empty() {
+        return Err(RecipeError::value_hint(
+            place,
+            format!("the card of `{}` names no files of split `{split}`", card.id),
+            "name the files with `path`, without `corpus`",
+        ));
+    }
+    Ok(true)
+}
+
+/// The known id that shares most of its letters' pairs with `id`.
+fn closest(id: &str, cards: &[Card]) -> Option<String> {
+    let pairs = |text: &str| -> BTreeSet<(char, char)> {
+        let lower: Vec<char> = text.to_lowercase().chars().collect();
+        lower.iter().copied().zip(lower.iter().copied().skip(1)).collect()
+    };
+    let wanted = pairs(id);
+    let best = cards.iter().max_by_key(|card| {
+        let other = pairs(&card.id);
+        wanted.intersection(&other).count() * 1000 / wanted.union(&other).count().max(1)
+    })?;
+    let shared = pairs(&best.id).intersection(&wanted).count();
+    (shared * 2 > wanted.len()).then(|| best.id.clone())
+}
+
+fn weight(weight: Option<f64>, place: &str) -> Result<Option<u64>, RecipeError> {
+    match weight {
+        None => Ok(None),
+        Some(w) if w > 0.0 && w <= 1.0 => Ok(Some((w * 1e6).round() as u64)),
+        Some(w) => {
+            Err(RecipeError::value(place, format!("`weight = {w}` is not a share above 0 and up to 1")))
+        }
+    }
+}

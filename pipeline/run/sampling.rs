@@ -1,0 +1,48 @@
+//! Sampling comes first: how far up the seeded row hashes a source must be mapped, from its cap and
+//! its rows, in deterministic rounds.
+
+use super::plan::PlannedSource;
+use super::select::Selection;
+
+/// The highest hash that the first round maps: a tenth more rows than asked for, and a few; all of
+/// them where there is no cap or the rows are not known.
+pub fn first_threshold(source: &PlannedSource) -> u64 {
+    match (source.rows(), asked_rows(source)) {
+        (Some(rows), Some(asked)) => share(asked.saturating_add(asked / 10 + 32), rows),
+        _ => u64::MAX,
+    }
+}
+
+/// Raises the thresholds of the sources that have too few rows; `false` if there is none.
+pub fn raise(thresholds: &mut [u64], selection: &Selection) -> bool {
+    let mut raised = false;
+    for &(source, factor) in &selection.short {
+        let Some(now) = thresholds.get_mut(source).filter(|now| **now < u64::MAX) else { continue };
+        let factor = factor.saturating_add(factor / 10 + 50_000);
+        let wanted = u128::from(*now) * u128::from(factor) / 1_000_000;
+        *now = u64::try_from(wanted).unwrap_or(u64::MAX);
+        raised = true;
+    }
+    raised
+}
+
+/// Rows that a cap asks for; a token cap is turned into rows by their size.
+fn asked_rows(source: &PlannedSource) -> Option<u64> {
+    let by_tokens = source.config.max_tokens.zip(source.rows()).map(|(tokens, rows)| {
+        let bytes: u64 = source.files.iter().map(|f| f.text_bytes).sum();
+        // Text has about four bytes a token, and a second round costs little.
+        let asked = u128::from(tokens) * 4 * u128::from(rows) / u128::from(bytes.max(1));
+        u64::try_from(asked).unwrap_or(u64::MAX - 1).saturating_add(1)
+    });
+    match (source.config.max_rows, by_tokens) {
+        (Some(rows), Some(tokens)) => Some(rows.min(tokens)),
+        (rows, tokens) => rows.or(tokens),
+    }
+}
+
+fn share(part: u64, whole: u64) -> u64 {
+    if part >= whole {
+        return u64::MAX;
+    }
+    ((u128::from(part) << 64) / u128::from(whole)) as u64
+}
