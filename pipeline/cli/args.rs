@@ -90,6 +90,8 @@ pub struct BlocklistArgs {
 pub enum BlocklistCommand {
     /// Turn benchmark test sets into a blocklist of hashes.
     Build(BuildArgs),
+    /// Scan corpus files and print what is found, row by row.
+    Check(CheckArgs),
     /// Print what a blocklist holds.
     Inspect(InspectArgs),
 }
@@ -109,6 +111,41 @@ pub struct BuildArgs {
     /// Words in a gram.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_NGRAM, help_heading = "Checks")]
     pub ngram: u64,
+}
+
+/// `potable blocklist check`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Examples:\n  potable blocklist check gsm8k.blk data/*.parquet\n  potable blocklist check gsm8k.blk rows.jsonl --format jsonl\n  potable blocklist check gsm8k.blk rows.jsonl --explain row-17"
+)]
+pub struct CheckArgs {
+    /// A blocklist file.
+    #[arg(help_heading = "Input")]
+    pub file: PathBuf,
+    /// Corpus files, folders or globs.
+    #[arg(required = true, help_heading = "Input")]
+    pub inputs: Vec<String>,
+    /// Count boilerplate too: any hit drops.
+    #[arg(long, help_heading = "Checks")]
+    pub strict: bool,
+    /// How to print matches.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Table, help_heading = "Output")]
+    pub format: CheckFormat,
+    /// Show the text of this row round each match.
+    #[arg(long, value_name = "ROW", help_heading = "Output")]
+    pub explain: Option<String>,
+    /// Use this many threads [default: one a core].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub threads: Option<usize>,
+}
+
+/// How to print matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CheckFormat {
+    /// Lines for a terminal.
+    Table,
+    /// A JSON object a match.
+    Jsonl,
 }
 
 /// `potable blocklist inspect`.

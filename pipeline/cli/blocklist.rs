@@ -8,6 +8,7 @@ use potable_blocklists::Blocklist;
 
 use super::Answer;
 use super::args::{BlocklistArgs, BlocklistCommand, BuildArgs, InspectArgs};
+use super::check;
 use super::display::grouped;
 use super::output::Output;
 use crate::decontaminate::benchmarks;
@@ -21,6 +22,7 @@ use crate::shard::AtomicFile;
 pub fn run(args: BlocklistArgs, output: &Output) -> Result<Answer> {
     match args.command {
         BlocklistCommand::Build(args) => build(&args, output),
+        BlocklistCommand::Check(args) => check::run(&args, output),
         BlocklistCommand::Inspect(args) => inspect(&args, output),
     }
 }

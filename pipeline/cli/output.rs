@@ -10,6 +10,7 @@ pub struct Output {
     level: Level,
     progress: ProgressStyle,
     colour: bool,
+    data_colour: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +47,14 @@ impl Output {
             _ => ProgressStyle::Lines,
         };
         let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Output { level, progress, colour }
+        let data_colour =
+            io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        Output { level, progress, colour, data_colour }
+    }
+
+    /// Whether data on stdout may be coloured.
+    pub fn has_colour(&self) -> bool {
+        self.data_colour
     }
 
     /// How to show progress.

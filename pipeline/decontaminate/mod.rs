@@ -1,6 +1,7 @@
 //! The only way from a conversation to a sample leads through here.
 
 pub mod benchmarks;
+pub mod check;
 
 use potable_blocklists::{Action, Blocklist, Hit, Part, Rule, Scanner};
 

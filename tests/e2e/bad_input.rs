@@ -163,7 +163,7 @@ fn stops_at_a_broken_json_array_and_names_the_element() {
     let mut text = Value::from(rows).to_string();
     text.truncate(text.len() - 10);
     let case = one_file("a.json", text);
-    case.refused(&["a.json", "element 2", "broken JSON"]);
+    case.refused(&["a.json", "after row 2", "broken JSON"]);
 }
 
 #[test]
@@ -257,13 +257,13 @@ fn stops_at_invalid_utf8_in_jsonl_and_names_the_line() {
 #[test]
 fn stops_at_invalid_utf8_in_csv_and_names_the_line() {
     let case = one_file("a.csv", b"prompt,response\na,b\nc,caf\xe9\n");
-    case.refused(&["a.csv:3", "invalid UTF-8"]);
+    case.refused(&["a.csv", "line 3", "invalid UTF-8"]);
 }
 
 #[test]
 fn stops_at_a_csv_record_with_too_many_fields() {
     let case = one_file("a.csv", "prompt,response\na,b\nc,d,e\n");
-    case.refused(&["a.csv:3", "record has 3 fields where the header has 2"]);
+    case.refused(&["a.csv", "line 3", "record has 3 fields where the header has 2"]);
 }
 
 #[test]

@@ -341,11 +341,11 @@ pub fn put(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Files below a folder, sorted; none if it is not there.
+/// Files below a folder, sorted; none if it is not there. What a run removes meanwhile is left out.
 pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let Ok(entries) = std::fs::read_dir(folder) else { return files };
-    for path in entries.map(|entry| entry.unwrap().path()) {
+    for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
             files.extend(files_below(&path));
         } else {

@@ -1,0 +1,170 @@
+//! Checks rows of any corpus file against a blocklist, outside of a run.
+
+use potable_blocklists::Blocklist;
+use rayon::prelude::*;
+
+use super::{Decontaminator, Match};
+use crate::source::adapt::{Adapted, Conversation, MappingFile, Message, Outcome, Role};
+use crate::source::cell::Cell;
+use crate::source::error::SourceError;
+use crate::source::open::SourceFile;
+use crate::source::reader::{Chunk, Range, ReadRequest, Sampler, open_reader};
+
+/// Bytes of text in a chunk.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Columns that hold a row's own id, in the order in which they are looked for.
+const ID_COLUMNS: [&str; 5] = ["id", "uid", "uuid", "row_id", "task_id"];
+
+/// A row in which something was found.
+#[derive(Clone, Debug)]
+pub struct RowVerdict {
+    /// The row's own id, else `file:row`.
+    pub id: String,
+    /// What was found.
+    pub matches: Vec<Match>,
+    /// The texts of the row that were checked, with the number of the message of each.
+    pub texts: Vec<(u32, String)>,
+}
+
+/// How many rows were looked at, and how many could not be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckCounts {
+    /// Rows read.
+    pub rows: u64,
+    /// Rows with a match that drops them.
+    pub dropped: u64,
+    /// Rows with other matches only.
+    pub reported: u64,
+    /// Bytes of text checked.
+    pub bytes: u64,
+}
+
+/// Checks every row of a file and gives those with a match to `found`, in file order. Rows are mapped
+/// as `prep` maps them where the columns tell how; else every text of the row is checked.
+///
+/// # Errors
+/// A file that cannot be read, a row that cannot be decoded.
+pub fn check_file(
+    file: &SourceFile,
+    blocklist: &Blocklist,
+    strict: bool,
+    found: &mut dyn FnMut(RowVerdict),
+) -> Result<CheckCounts, SourceError> {
+    let request = ReadRequest {
+        range: Range::default(),
+        columns: Vec::new(),
+        optional: Vec::new(),
+        sampler: Sampler::all(0),
+        chunk_bytes: CHUNK_BYTES,
+    };
+    let mut reader = open_reader(file, "check", &request)?;
+    let mut counts = CheckCounts::default();
+    loop {
+        // A few chunks at a time keep every core busy and the order of rows.
+        let mut chunks = Vec::new();
+        while chunks.len() < rayon::current_num_threads() {
+            match reader.next_chunk()? {
+                Some(chunk) => chunks.push(chunk),
+                None => break,
+            }
+        }
+        if chunks.is_empty() {
+            return Ok(counts);
+        }
+        let checked: Vec<_> = chunks
+            .par_iter()
+            .map(|chunk| check_chunk(file, chunk, blocklist, strict))
+            .collect::<Result<_, _>>()?;
+        for (verdicts, one) in checked {
+            counts.rows += one.rows;
+            counts.dropped += one.dropped;
+            counts.reported += one.reported;
+            counts.bytes += one.bytes;
+            verdicts.into_iter().for_each(&mut *found);
+        }
+    }
+}
+
+fn check_chunk(
+    file: &SourceFile,
+    chunk: &Chunk,
+    blocklist: &Blocklist,
+    strict: bool,
+) -> Result<(Vec<RowVerdict>, CheckCounts), SourceError> {
+    let mut decontaminator = Decontaminator::new(Some(blocklist), strict);
+    let mut counts = CheckCounts::default();
+    let mut verdicts = Vec::new();
+    for index in 0..chunk.batch.len() {
+        let number = chunk.batch.row_number(index);
+        let columns = chunk.batch.present(index);
+        let cells = chunk
+            .batch
+            .decode(index, &columns)
+            .map_err(|reason| SourceError::BadRow { place: file.place(number), reason })?;
+        let adapted = adapt(&columns, &cells);
+        counts.rows += 1;
+        let texts = texts_of(&adapted);
+        counts.bytes += texts.iter().map(|(_, text)| text.len() as u64).sum::<u64>();
+        let verdict = decontaminator.apply(adapted);
+        if verdict.matches.is_empty() {
+            continue;
+        }
+        if verdict.row.is_err() {
+            counts.dropped += 1;
+        } else {
+            counts.reported += 1;
+        }
+        let id = own_id(&columns, &cells).unwrap_or_else(|| format!("{}:{number}", file.name));
+        verdicts.push(RowVerdict { id, matches: verdict.matches, texts });
+    }
+    Ok((verdicts, counts))
+}
+
+/// The row as `prep` would map it; where the columns do not tell, a conversation of all its texts.
+fn adapt(columns: &[String], cells: &[Cell]) -> Adapted {
+    let mapping = MappingFile::default().detect("check", columns);
+    let mapping = mapping.and_then(|mapping| mapping.resolve("check", &[], columns));
+    if let Ok(mapping) = mapping {
+        let at = |name: &String| columns.iter().position(|column| column == name);
+        let wanted = mapping
+            .columns
+            .iter()
+            .map(|name| at(name).and_then(|i| cells.get(i)).cloned().unwrap_or_default());
+        if let Ok(Outcome::Keep(adapted)) = mapping.adapt(wanted.collect(), None) {
+            return adapted;
+        }
+    }
+    let mut messages = Vec::new();
+    cells.iter().for_each(|cell| leaves(cell, &mut messages));
+    Adapted::Chat(Conversation { messages, tools: Vec::new() })
+}
+
+/// Every text of a value as a message of its own. Whether a text is a prompt is not known, so that
+/// each counts as one.
+fn leaves(cell: &Cell, messages: &mut Vec<Message>) {
+    match cell {
+        Cell::Text(text) => messages.push(Message::new(Role::User, text.clone())),
+        Cell::List(items) => items.iter().for_each(|item| leaves(item, messages)),
+        Cell::Struct(fields) => fields.iter().for_each(|(_, value)| leaves(value, messages)),
+        _ => {}
+    }
+}
+
+fn texts_of(adapted: &Adapted) -> Vec<(u32, String)> {
+    match adapted {
+        Adapted::Document(document) => vec![(0, document.text.clone())],
+        Adapted::Chat(conversation) => {
+            conversation.strings().into_iter().map(|(message, text, _)| (message, text.to_owned())).collect()
+        }
+    }
+}
+
+fn own_id(columns: &[String], cells: &[Cell]) -> Option<String> {
+    let at = ID_COLUMNS.iter().find_map(|name| columns.iter().position(|column| column == name))?;
+    match cells.get(at)? {
+        Cell::Text(text) => Some(text.clone()),
+        Cell::Int(value) => Some(value.to_string()),
+        _ => None,
+    }
+}
