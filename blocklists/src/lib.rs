@@ -12,6 +12,7 @@ mod fold;
 pub mod format;
 mod gram;
 pub mod index;
+pub mod known;
 mod plan;
 pub mod scan;
 mod suffix;

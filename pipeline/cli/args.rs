@@ -94,6 +94,8 @@ pub enum BlocklistCommand {
     Check(CheckArgs),
     /// Print what a blocklist holds.
     Inspect(InspectArgs),
+    /// List the known benchmarks and suites.
+    List,
 }
 
 /// `potable blocklist build`.
@@ -102,9 +104,12 @@ pub enum BlocklistCommand {
     after_help = "Examples:\n  potable blocklist build gsm8k.toml -o gsm8k.blk\n  potable blocklist build test.jsonl --ngram 8 -o test.blk"
 )]
 pub struct BuildArgs {
-    /// Definition files (.toml) or files of prompts (.jsonl, .txt).
+    /// Known benchmarks or suites, definition files (.toml), files of prompts (.jsonl, .txt).
     #[arg(required = true, help_heading = "Input")]
     pub definitions: Vec<String>,
+    /// Folder with local copies of the repositories of known benchmarks, as OWNER/NAME.
+    #[arg(long, value_name = "DIR", help_heading = "Input")]
+    pub copies: Option<PathBuf>,
     /// Write the blocklist to this file.
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub output: PathBuf,

@@ -4,14 +4,14 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use potable_blocklists::Blocklist;
+use potable_blocklists::{Blocklist, known};
 
 use super::Answer;
 use super::args::{BlocklistArgs, BlocklistCommand, BuildArgs, InspectArgs};
 use super::check;
 use super::display::grouped;
 use super::output::Output;
-use crate::decontaminate::benchmarks;
+use crate::decontaminate::benchmarks::{self, BenchmarkError, Places};
 use crate::run::RunError;
 use crate::shard::AtomicFile;
 
@@ -24,11 +24,13 @@ pub fn run(args: BlocklistArgs, output: &Output) -> Result<Answer> {
         BlocklistCommand::Build(args) => build(&args, output),
         BlocklistCommand::Check(args) => check::run(&args, output),
         BlocklistCommand::Inspect(args) => inspect(&args, output),
+        BlocklistCommand::List => list(output),
     }
 }
 
 fn build(args: &BuildArgs, output: &Output) -> Result<Answer> {
-    let loaded = benchmarks::load(&args.definitions, Path::new("."))?;
+    let places = Places { base: Path::new(""), copies: args.copies.as_deref() };
+    let loaded = benchmarks::load(&args.definitions, places)?;
     let blocklist = benchmarks::build(&loaded, args.ngram)?;
     let mut file = AtomicFile::create(&args.output)?;
     blocklist.write_to(&mut file).map_err(|e| RunError::write(&args.output, e))?;
@@ -50,6 +52,24 @@ fn inspect(args: &InspectArgs, output: &Output) -> Result<Answer> {
         blocklist.digest(),
         table(&blocklist)
     ))?;
+    Ok(Answer::Yes)
+}
+
+fn list(output: &Output) -> Result<Answer> {
+    let mut lines = Vec::new();
+    for definition in known::definitions().map_err(BenchmarkError::from)? {
+        let place = [definition.repo, definition.config, definition.split].map(Option::unwrap_or_default);
+        let marks = [("gated", definition.gated), ("sensitive", definition.sensitive)];
+        let marks: Vec<&str> = marks.iter().filter(|(_, set)| *set).map(|(mark, _)| *mark).collect();
+        lines.push(
+            format!("{:<26} {} {}", definition.name, place.join(" "), marks.join(" ")).trim_end().to_owned(),
+        );
+    }
+    lines.push(String::new());
+    for (name, suite) in known::suites().map_err(BenchmarkError::from)? {
+        lines.push(format!("suite {name:<20} {} benchmarks: {}", suite.benchmarks.len(), suite.about));
+    }
+    output.data(&lines.join("\n"))?;
     Ok(Answer::Yes)
 }
 

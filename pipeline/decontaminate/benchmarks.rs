@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use potable_blocklists::known;
 use potable_blocklists::{
     BenchmarkDefinition, BenchmarkMeta, Blocklist, BlocklistBuilder, BlocklistError, DefinitionError, Item,
     SourceFile as BenchmarkFile,
@@ -45,6 +46,14 @@ pub enum BenchmarkError {
         /// The benchmark.
         name: String,
     },
+    /// A known benchmark of whose repository there is no local copy.
+    #[error("benchmark `{name}`: there is no local copy of its repository `{repo}`")]
+    NoCopy {
+        /// The benchmark.
+        name: String,
+        /// The repository.
+        repo: String,
+    },
     /// A file of items that cannot be read.
     #[error("benchmark `{name}`")]
     Source {
@@ -74,10 +83,13 @@ impl BenchmarkError {
     pub fn hint(&self) -> Option<String> {
         match self {
             BenchmarkError::NotFound { .. } => Some(
-                "`benchmarks` names definition files (.toml) or files of prompts (.jsonl, .txt), relative to the recipe".to_owned(),
+                "name a known benchmark or suite (`potable blocklist list`), a definition (.toml) or a file of prompts (.jsonl, .txt)".to_owned(),
             ),
             BenchmarkError::Source { source, .. } => source.hint(),
             BenchmarkError::Item { .. } => Some("name the right columns in the definition: `prompt`, `id`, `options`".to_owned()),
+            BenchmarkError::NoCopy { .. } => Some(
+                "download the repository to DIR/OWNER/NAME and pass DIR: `--copies DIR`, or `[decontaminate] copies = \"DIR\"` in a recipe".to_owned(),
+            ),
             BenchmarkError::NotLocal { .. } => Some("download its files and name them under `files`".to_owned()),
             BenchmarkError::Blocklist(error) => error.hint(),
             BenchmarkError::Read { .. } | BenchmarkError::Definition(_) => None,
@@ -94,12 +106,45 @@ pub struct LoadedBenchmark {
     pub items: Vec<Item>,
 }
 
-/// Loads the benchmarks that a recipe or a command names, relative to `base`.
+/// Where names of benchmarks lead.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// What paths are relative to.
+    pub base: &'a Path,
+    /// Folder with local copies of benchmark repositories, as `OWNER/NAME` or `OWNER__NAME`.
+    pub copies: Option<&'a Path>,
+}
+
+/// Loads benchmarks by name: suites, known benchmarks, definition files, files of prompts. One that is
+/// named twice is loaded once.
 ///
 /// # Errors
-/// One that cannot be read whole.
-pub fn load(names: &[String], base: &Path) -> Result<Vec<LoadedBenchmark>, BenchmarkError> {
-    names.iter().map(|name| load_one(name, base)).collect()
+/// One that cannot be read whole: a member of a suite is never skipped.
+pub fn load(names: &[String], places: Places) -> Result<Vec<LoadedBenchmark>, BenchmarkError> {
+    let suites = known::suites()?;
+    let mut flat: Vec<&String> = Vec::new();
+    for name in names {
+        let members = suites.get(name).map_or(std::slice::from_ref(name), |suite| &suite.benchmarks);
+        for member in members {
+            if !flat.contains(&member) {
+                flat.push(member);
+            }
+        }
+    }
+    flat.into_iter().map(|name| load_named(name, places)).collect()
+}
+
+/// A known benchmark, read from the local copy of its repository, or a file.
+fn load_named(name: &str, places: Places) -> Result<LoadedBenchmark, BenchmarkError> {
+    let Some(definition) = known::definition(name)? else { return load_one(name, places.base) };
+    let repo = definition.repo.clone().unwrap_or_default();
+    let copies =
+        places.copies.ok_or_else(|| BenchmarkError::NoCopy { name: name.to_owned(), repo: repo.clone() })?;
+    let copies = places.base.join(copies);
+    let folder =
+        [copies.join(&repo), copies.join(repo.replace('/', "__"))].into_iter().find(|path| path.is_dir());
+    let folder = folder.ok_or(BenchmarkError::NoCopy { name: name.to_owned(), repo })?;
+    read_definition(&definition, &Folder::Path(folder))
 }
 
 /// Builds the blocklist.
@@ -305,39 +350,53 @@ impl ItemColumns {
 
     fn item(&self, cells: &[Cell], number: u64, definition: &BenchmarkDefinition) -> Result<Item, String> {
         let mut paths = self.id.iter().chain(&self.prompt).chain(&self.options).zip(cells);
-        let mut next = || {
-            paths.next().map_or(&Cell::Null, |(path, cell)| {
-                let fields: Vec<String> = path.split('.').skip(1).map(str::to_owned).collect();
-                cell.path(&fields)
-            })
-        };
-        let id = self.id.as_ref().map(|_| next()).and_then(|cell| match cell {
+        let id = self.id.as_ref().and_then(|_| paths.next()).and_then(|(_, cell)| match cell {
             Cell::Text(text) => Some(text.clone()),
             Cell::Int(value) => Some(value.to_string()),
             _ => None,
         });
-        let mut stem = Vec::new();
-        for path in &self.prompt {
-            match next() {
-                Cell::Text(text) => stem.push(text.as_str()),
-                Cell::Null => {}
-                other => return Err(format!("column `{path}` is {}, not text", other.kind())),
+        let mut next = || match paths.next() {
+            Some((path, cell)) => {
+                let fields: Vec<&str> = path.split('.').skip(1).collect();
+                let mut texts = Vec::new();
+                collect_texts(cell, &fields, &mut texts)
+                    .map(|()| texts)
+                    .map_err(|kind| format!("column `{path}` is {kind}, not text"))
             }
+            None => Ok(Vec::new()),
+        };
+        let mut stem = Vec::new();
+        for _ in &self.prompt {
+            stem.extend(next()?);
         }
         let mut options = Vec::new();
-        for path in &self.options {
-            match next() {
-                Cell::Text(text) => options.push(text.clone()),
-                Cell::List(items) => options.extend(items.iter().filter_map(Cell::text).map(str::to_owned)),
-                Cell::Null => {}
-                other => return Err(format!("column `{path}` is {}, not options", other.kind())),
-            }
+        for _ in &self.options {
+            options.extend(next()?);
         }
         let stem = stem.join("\n");
+        if stem.trim().is_empty() {
+            return Err(format!("an item without text in `{}`", self.prompt.join("`, `")));
+        }
         Ok(Item {
             id: id.unwrap_or_else(|| number.to_string()),
             stem: definition.without_cues(&stem).to_owned(),
             options,
         })
+    }
+}
+
+/// Every text at a path below a value; a list on the way stands for each of its elements.
+fn collect_texts(cell: &Cell, fields: &[&str], texts: &mut Vec<String>) -> Result<(), &'static str> {
+    match (cell, fields) {
+        (Cell::Null, _) => Ok(()),
+        (Cell::List(items), _) => items.iter().try_for_each(|item| collect_texts(item, fields, texts)),
+        (Cell::Text(text), []) => {
+            texts.push(text.clone());
+            Ok(())
+        }
+        (Cell::Struct(_), [first, rest @ ..]) => {
+            cell.field(first).map_or(Ok(()), |inner| collect_texts(inner, rest, texts))
+        }
+        (other, _) => Err(other.kind()),
     }
 }

@@ -119,8 +119,10 @@ pub enum OnBadRow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DecontaminateFile {
-    /// Definition files (`.toml`) or files of prompts (`.jsonl`, `.txt`).
+    /// Known benchmarks and suites, definition files (`.toml`) or files of prompts (`.jsonl`, `.txt`).
     pub benchmarks: Option<Vec<String>>,
+    /// Folder with local copies of the repositories of known benchmarks, as `OWNER/NAME`.
+    pub copies: Option<String>,
     /// A blocklist that is built already.
     pub blocklist: Option<String>,
     /// Words in a gram; 13 if absent.
@@ -301,7 +303,7 @@ macro_rules! overlay {
 }
 
 overlay! {
-    DecontaminateFile { benchmarks, blocklist, ngram, none, strict }
+    DecontaminateFile { benchmarks, copies, blocklist, ngram, none, strict }
     NormaliseFile { format, policy, history, train, empty_think, on_lossy, on_unclosed, control_text, leading_newlines, train_newline }
     TokeniseFile { tokenizer }
     DedupFile { exact }

@@ -114,6 +114,8 @@ pub struct ResolvedSource {
 pub struct DecontaminateConfig {
     /// Where the blocklist comes from.
     pub against: Against,
+    /// Folder with local copies of benchmark repositories.
+    pub copies: Option<PathBuf>,
     /// Words in a gram.
     pub ngram: u64,
     /// Any hit drops.
@@ -333,7 +335,8 @@ fn decontaminate(file: &DecontaminateFile, base: &Path) -> Result<DecontaminateC
             return Err(RecipeError::value(place, "`benchmarks`, `blocklist` and `none` exclude each other"));
         }
     };
-    Ok(DecontaminateConfig { against, ngram, strict: file.strict.unwrap_or(false) })
+    let copies = file.copies.as_ref().map(PathBuf::from);
+    Ok(DecontaminateConfig { against, copies, ngram, strict: file.strict.unwrap_or(false) })
 }
 
 fn policy(file: &NormaliseFile) -> Policy {

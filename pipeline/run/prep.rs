@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use potable_blocklists::Blocklist;
+use potable_blocklists::{Blocklist, known};
 use potable_manifests::{Digest, Manifest, RunBlock};
 
 use super::error::RunError;
@@ -16,7 +16,7 @@ use super::sampling;
 use super::seal::{Sealing, TEMPLATE, locked_benchmarks};
 use super::select::{Selection, select};
 use super::staged::{STAGE_FORMAT, Staged};
-use crate::decontaminate::benchmarks;
+use crate::decontaminate::benchmarks::{self, BenchmarkError, Places};
 use crate::normalise::Normaliser;
 use crate::recipe::file::Exact;
 use crate::recipe::resolve::{Against, ResolvedPhase};
@@ -127,7 +127,8 @@ pub fn blocklist(phase: &ResolvedPhase, base: &Path) -> Result<Option<Blocklist>
             Ok(Some(blocklist))
         }
         Against::Benchmarks(names) => {
-            let loaded = benchmarks::load(names, base)?;
+            let places = Places { base, copies: config.copies.as_deref() };
+            let loaded = benchmarks::load(names, places)?;
             Ok(Some(benchmarks::build(&loaded, config.ngram)?))
         }
     }
@@ -422,28 +423,29 @@ fn check_unchanged(plan: &Plan) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Training on a benchmark is never what was meant.
+/// Training on a benchmark is never what was meant: neither one of the blocklist, by the bytes of its
+/// files, nor any known one, by repository and split.
 fn refuse_benchmarks(plan: &Plan, blocklist: Option<&Blocklist>) -> Result<(), RunError> {
-    let known = blocklist.map(|b| b.header().benchmarks.as_slice()).unwrap_or_default();
+    let listed = blocklist.map(|b| b.header().benchmarks.as_slice()).unwrap_or_default();
+    let known = known::definitions().map_err(BenchmarkError::from)?;
     for source in &plan.sources {
-        for benchmark in known {
-            let meta = &benchmark.meta;
-            let same_file =
-                source.files.iter().find(|f| meta.files.iter().any(|other| other.sha256 == f.sha256));
-            let same_split = meta.repo.is_some()
-                && source.config.corpus == meta.repo
-                && source.config.split == meta.split
-                && (meta.config.is_none() || source.config.config == meta.config);
-            let why = match same_file {
-                Some(file) => format!("file `{}` has the same sha256", file.file.name),
-                None if same_split => "it is the same repository and split".to_owned(),
-                None => continue,
-            };
-            return Err(RunError::IsBenchmark {
-                source_name: source.config.name.clone(),
-                benchmark: meta.name.clone(),
-                why,
-            });
+        let config = &source.config;
+        let refused = |benchmark: &str, why: String| RunError::IsBenchmark {
+            source_name: config.name.clone(),
+            benchmark: benchmark.to_owned(),
+            why,
+        };
+        for entry in listed {
+            let hashes: Vec<&str> = entry.meta.files.iter().map(|f| f.sha256.as_str()).collect();
+            if let Some(file) = source.files.iter().find(|f| hashes.contains(&f.sha256.as_str())) {
+                let why = format!("file `{}` has the same sha256", file.file.name);
+                return Err(refused(&entry.meta.name, why));
+            }
+        }
+        let same =
+            known.iter().find(|d| d.repo.is_some() && d.repo == config.corpus && d.split == config.split);
+        if let Some(definition) = same {
+            return Err(refused(&definition.name, "it is the same repository and split".to_owned()));
         }
     }
     Ok(())

@@ -46,6 +46,13 @@ fn stops_at_a_glob_that_matches_nothing() {
 }
 
 #[test]
+fn stops_at_a_folder_without_data() {
+    let case = one_file("data/README.md", "no data");
+    case.recipe(&source("data"));
+    case.refused(&["source `a`", "no file matches", "data"]);
+}
+
+#[test]
 fn stops_at_a_broken_glob() {
     let case = one_file("data/rows.jsonl", chats(3));
     case.recipe(&source("data/[x.jsonl"));
@@ -149,6 +156,13 @@ fn stops_at_a_broken_json_line_and_names_it() {
     case.refused(&["data/a.jsonl:18", "broken JSON"]);
     let ran = case.run("other", &["--unit-bytes", "300", "--chunk-bytes", "100"]);
     ran.is_refusal(&["data/a.jsonl:18", "broken JSON"]);
+}
+
+#[test]
+fn says_where_in_the_line_the_json_breaks_off() {
+    let case = one_file("a.jsonl", chats(2) + "{\"messages\": [{\"role\": \"us\n");
+    let stderr = case.refused(&["a.jsonl:3", "broken JSON at byte 2"]);
+    assert!(!stderr.contains("control character"), "the newline is no part of the row: {stderr}");
 }
 
 #[test]

@@ -191,6 +191,15 @@ fn zst_of_two_frames_is_read_whole() {
 }
 
 #[test]
+fn zst_with_a_long_window_is_read() {
+    // As `zstd --long=28` writes it; decoders refuse more than 27 unless told otherwise.
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(28).unwrap();
+    encoder.write_all(chats(ROWS).as_bytes()).unwrap();
+    reads("a.jsonl.zst", &encoder.finish().unwrap());
+}
+
+#[test]
 fn bz2_of_two_streams_is_read_whole() {
     let (first, second) = halves();
     let stream = |bytes: &[u8]| {
@@ -296,4 +305,27 @@ fn format_in_the_recipe_wins_over_the_name() {
     let case = Case::new();
     case.put("rows.data", lines(prompt_rows()));
     assert_eq!(case.prepared("[[source]]\npath = \"rows.data\"\nformat = \"jsonl\"\n").texts(), expected());
+}
+
+#[test]
+fn paths_are_relative_to_the_recipe_file() {
+    let case = Case::new();
+    case.put("project/rows/a.jsonl", chats(ROWS));
+    case.put("project/conf/tokenizer.json", std::fs::read(case.path("tokenizer.json")).unwrap());
+    case.recipe("[[source]]\npath = \"../rows/a.jsonl\"\n");
+    std::fs::rename(case.path("recipe.toml"), case.path("project/conf/recipe.toml")).unwrap();
+    let ran = case.potable(&["prep", "project/conf/recipe.toml", "--no-progress"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(case.data("t").texts(), expected());
+}
+
+#[test]
+fn links_to_files_are_followed_and_a_link_to_its_own_folder_is_no_trap() {
+    let case = Case::new();
+    case.put("blobs/0a1b", chats(ROWS));
+    std::fs::create_dir(case.path("data")).unwrap();
+    std::os::unix::fs::symlink("../blobs/0a1b", case.path("data/a.jsonl")).unwrap();
+    std::os::unix::fs::symlink(".", case.path("data/loop")).unwrap();
+    let recipe = "[[source]]\nname = \"a\"\npath = \"data\"\n[dedup]\nexact = \"none\"\n";
+    assert_eq!(case.prepared(recipe).texts(), expected());
 }

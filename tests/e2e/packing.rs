@@ -164,6 +164,7 @@ fn overlong(policy: &str) -> DataSet {
     );
     let data = case.prepared(&format!("{SOURCE}[pack]\nlength = 64\noverlong = \"{policy}\"\n"));
     balances(&data);
+    assert!(data.samples().iter().all(|sample| sample.labels[0] == -100));
     data
 }
 
@@ -282,4 +283,48 @@ fn another_seed_gives_another_order_of_the_same_samples() {
     let two = case.prep("two", &[]);
     assert_eq!(one.names(), two.names());
     assert_ne!(one.samples(), two.samples());
+}
+
+#[test]
+fn digests_in_the_manifest_are_those_of_the_files() {
+    let case = Case::new();
+    case.put("a.jsonl", chats(40));
+    let data = case.prepared(&format!("{SOURCE}{SMALL}"));
+    let sha256 = |name: &str| potable_manifests::sha256_hex(&std::fs::read(case.path(name)).unwrap());
+    let input = &data.manifest["inputs"][0]["files"][0];
+    assert_eq!(input["sha256"], format!("sha256:{}", sha256("a.jsonl")));
+    assert_eq!(input["size"], std::fs::metadata(case.path("a.jsonl")).unwrap().len());
+    for (path, bytes) in &data.bytes {
+        let record = &data.manifest["run"]["file_sha256"][path];
+        assert_eq!(record["sha256"], format!("sha256:{}", sha256(&format!("out/{path}"))));
+        assert_eq!(record["size"], bytes.len());
+    }
+    let beside = std::fs::read_to_string(case.path("out/manifest.json.sha256")).unwrap();
+    assert!(beside.contains(&sha256("out/manifest.json")), "{beside}");
+    let lock: toml::Value =
+        toml::from_str(&std::fs::read_to_string(case.path("out/recipe.lock")).unwrap()).unwrap();
+    assert_eq!(lock["source"][0]["file"][0]["sha256"].as_str().unwrap(), sha256("a.jsonl"));
+}
+
+#[test]
+fn the_manifest_names_no_path_of_this_machine() {
+    let case = Case::new();
+    case.put("data/a.jsonl", chats(4));
+    let folder = case.path("").display().to_string();
+    let mut data = case.prepared(&format!("[[source]]\nname = \"a\"\npath = \"{folder}/data\"\n"));
+    data.manifest.as_object_mut().unwrap().remove("run");
+    let text = data.manifest.to_string();
+    assert!(!text.contains(folder.trim_end_matches('/')), "{text}");
+}
+
+#[test]
+fn more_rows_than_a_chunk_and_more_tokens_than_a_row_group_hold_are_packed_whole() {
+    let case = Case::new();
+    let rows = (0..50_000).map(|n| chat(&format!("q {n}"), &format!("answer number {n}")));
+    case.put("a.jsonl", lines(rows));
+    let data = case.prepared(&format!("{SOURCE}[pack]\nlength = 2048\n"));
+    balances(&data);
+    assert_eq!(data.samples().len(), 50_000);
+    let names: BTreeSet<String> = data.names().into_iter().collect();
+    assert_eq!(names.len(), 50_000);
 }

@@ -67,6 +67,18 @@ fn a_phase_shares_no_row_with_the_phase_that_it_excludes() {
 }
 
 #[test]
+fn a_phase_shares_no_row_with_the_phase_that_it_excludes_where_duplicates_stay() {
+    let case = case();
+    case.recipe(&("[dedup]\nexact = \"none\"\n".to_owned() + &two_phases("exclude_phase = \"one\"\n")));
+    let ran = case.run("out", &[]);
+    if ran.code == 2 {
+        // To refuse is right too: without a key of the content, nothing can be told apart.
+        return ran.is_refusal(&["exclude_phase", "exact"]);
+    }
+    assert!(texts(&case, "out/one").is_disjoint(&texts(&case, "out/two")));
+}
+
+#[test]
 fn a_second_run_of_an_excluding_phase_gives_the_same_rows() {
     let case = case();
     case.recipe(&two_phases("exclude_phase = \"one\"\n"));

@@ -180,3 +180,13 @@ fn duplicates_do_not_count_towards_a_cap() {
     let texts: BTreeSet<String> = data.texts().into_iter().collect();
     assert_eq!(texts.len(), 25);
 }
+
+#[test]
+fn a_cap_of_0_is_refused_and_never_takes_a_row() {
+    for cap in ["max_rows = 0\n", "max_tokens = 0\n"] {
+        let case = Case::new();
+        case.put("a.jsonl", chats(5));
+        case.recipe(&source("a", cap));
+        case.refused(&[cap.split(' ').next().unwrap()]);
+    }
+}
