@@ -90,7 +90,10 @@ impl RecipeError {
             }
             RecipeError::Mapping(_) => Some("see docs/recipes.md for the keys of each shape".to_owned()),
             RecipeError::Source(error) => error.hint(),
-            RecipeError::Read { .. } | RecipeError::Parse { .. } => None,
+            RecipeError::Parse { .. } => {
+                Some("docs/recipes.md has every key; `potable recipes schema` prints the JSON Schema".to_owned())
+            }
+            RecipeError::Read { .. } => None,
         }
     }
 }

@@ -166,7 +166,7 @@ impl Recipe {
     /// No such recipe, what does not parse, what makes no sense.
     pub fn load(name: &str) -> Result<Recipe, RecipeError> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(key, _)| *key == name) {
-            return Recipe::parse(text, name, Path::new("."));
+            return Recipe::parse(text, name, Path::new(""));
         }
         let path = Path::new(name);
         if !path.is_file() {
@@ -175,7 +175,7 @@ impl Recipe {
         }
         let text = std::fs::read_to_string(path)
             .map_err(|source| RecipeError::Read { path: path.to_path_buf(), source })?;
-        let base = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let base = path.parent().unwrap_or(Path::new(""));
         Recipe::parse(&text, name, base)
     }
 
@@ -308,7 +308,11 @@ fn check_weights(sources: &[ResolvedSource]) -> Result<(), RecipeError> {
     }
     let sum: u64 = sources.iter().filter_map(|s| s.weight_ppm).sum();
     if !(999_000..=1_001_000).contains(&sum) {
-        return Err(RecipeError::value("weights", format!("they add up to {}, not to 1", sum as f64 / 1e6)));
+        return Err(RecipeError::value_hint(
+            "weights",
+            format!("they add up to {}, not to 1", sum as f64 / 1e6),
+            "a weight is the share of the phase's tokens that the source has",
+        ));
     }
     Ok(())
 }

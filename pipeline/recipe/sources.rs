@@ -57,6 +57,17 @@ pub fn resolve_source(
         on_bad_row: entry.on_bad_row.unwrap_or(OnBadRow::Stop),
         mapping: entry.mapping.clone().unwrap_or_default(),
     };
+    for (key, value) in
+        [("files", source.files), ("max_rows", source.max_rows), ("max_tokens", source.max_tokens)]
+    {
+        if value == Some(0) {
+            return Err(RecipeError::value_hint(
+                place,
+                format!("`{key} = 0` takes nothing"),
+                "remove the source, or the key",
+            ));
+        }
+    }
     if let Some(id) = &entry.corpus {
         with_card(&mut source, id, cards, entry.allow_eval_split.unwrap_or(false))?;
     }

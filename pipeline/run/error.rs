@@ -185,7 +185,9 @@ impl RunError {
                     "make room and run the same command again: finished work is kept and continued"
                         .to_owned(),
                 ),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                io::ErrorKind::PermissionDenied
+                | io::ErrorKind::ReadOnlyFilesystem
+                | io::ErrorKind::NotADirectory => {
                     Some("choose a folder that you may write to with `--out`".to_owned())
                 }
                 _ => None,

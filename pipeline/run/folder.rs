@@ -197,18 +197,30 @@ fn check_ours(path: &Path) -> Result<(), RunError> {
 ///
 /// # Errors
 /// A folder with another data set or with files that potable did not write.
-pub fn check_index_place(path: &Path, name: &str) -> Result<(), RunError> {
+pub fn check_index_place(path: &Path, name: &str, phases: &[&str]) -> Result<(), RunError> {
     let refuse = |problem: String| RunError::OutputFolder {
         path: path.to_path_buf(),
         problem,
         way_out: "choose another folder with `--out`".to_owned(),
     };
-    let Some(schema) = schema_of(path) else { return Ok(()) };
-    if !schema.starts_with("potable-index-") {
-        return Err(refuse("holds another data set".to_owned()));
+    match schema_of(path) {
+        Some(schema) if !schema.starts_with("potable-index-") => {
+            Err(refuse("holds another data set".to_owned()))
+        }
+        Some(_) => {
+            let other = index_name(path).unwrap_or_default();
+            if other == name { Ok(()) } else { Err(refuse(format!("holds the phases of `{other}`"))) }
+        }
+        None => {
+            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+            let ours = |entry: &String| entry == ".keys" || phases.contains(&entry.as_str());
+            match names.find(|entry| !ours(entry)) {
+                Some(_) => Err(refuse("holds files that potable did not write".to_owned())),
+                None => Ok(()),
+            }
+        }
     }
-    let other = index_name(path).unwrap_or_default();
-    if other == name { Ok(()) } else { Err(refuse(format!("holds the phases of `{other}`"))) }
 }
 
 /// The schema of the manifest.json in a folder; empty if it has none.

@@ -8,13 +8,14 @@ use potable_manifests::Digest;
 use super::error::RunError;
 use crate::normalise::TextFormat;
 use crate::recipe::RecipeError;
+use crate::recipe::file::OnBadRow;
 use crate::recipe::lock::{LOCK_VERSION, Lock, LockedFile, LockedSource};
 use crate::recipe::resolve::{ResolvedPhase, ResolvedSource};
 use crate::source::adapt::mapping::Shape;
 use crate::source::adapt::{Mapping, MappingFile};
 use crate::source::error::SourceError;
 use crate::source::open::{Compression, Format, Location, SourceFile, Stamp, digest};
-use crate::source::predicate::Predicate;
+use crate::source::predicate::{Kind, Predicate};
 use crate::source::reader::{Range, ReadRequest, Sampler, open_reader};
 use crate::source::{files, jsonl, parquet};
 
@@ -249,8 +250,8 @@ fn plan_source(
     if let Some(count) = source.files {
         found = choose_files(found, count, phase.seed, &source.name);
     }
-    let first = found.first().cloned();
-    let (mapping_file, columns) = detect(source, first.as_ref())?;
+    let no_rows = || RunError::NoRows { source_name: source.name.clone(), files: found.len() };
+    let (mapping_file, columns) = detect(source, &found)?.ok_or_else(no_rows)?;
     if phase.policy.format == TextFormat::Text && mapping_file.shape != Some(Shape::Text) {
         return Err(RecipeError::value_hint(
             format!("source `{}`", source.name),
@@ -260,21 +261,23 @@ fn plan_source(
         .into());
     }
     let predicate = match &source.predicate {
-        Some(text) => Some(Predicate::parse(text, &source.name)?),
+        Some(text) => {
+            let predicate = Predicate::parse(text, &source.name)?;
+            let kinds = infer_kinds(&found, predicate.columns())?;
+            Some(predicate.with_kinds(kinds))
+        }
         None => None,
     };
     let extra = predicate.as_ref().map(|p| p.columns().to_vec()).unwrap_or_default();
-    let mapping = mapping_file
-        .resolve(&source.name, &extra, columns.as_deref().unwrap_or_default())
-        .map_err(RecipeError::from)?;
-    if let (Some(file), Some(columns)) = (&first, &columns) {
+    let mapping = mapping_file.resolve(&source.name, &extra, &columns).map_err(RecipeError::from)?;
+    if let Some(file) = found.first() {
         // Rows of JSON may differ; tables have one schema, so a missing column shows before any work.
         if !matches!(file.format, Format::Jsonl | Format::Json) {
             crate::source::reader::require_columns(
                 file.path(),
                 &source.name,
                 mapping.required_columns(),
-                columns,
+                &columns,
             )?;
         }
     }
@@ -319,36 +322,70 @@ fn choose_files(mut found: Vec<SourceFile>, count: u64, seed: u64, source: &str)
     found
 }
 
-/// The mapping, and the columns of the first file's first row.
+/// The mapping, and the columns of the first row that can be read; `None` if no file has a row.
 fn detect(
     source: &ResolvedSource,
-    first: Option<&SourceFile>,
-) -> Result<(MappingFile, Option<Vec<String>>), RunError> {
-    let Some(file) = first else { return Ok((source.mapping.clone(), None)) };
-    let present = match file.format {
-        Format::Parquet => parquet::footer(file)?.columns,
-        _ => {
-            let request = ReadRequest {
-                range: Range { rows: Some(1), ..Range::default() },
-                columns: Vec::new(),
-                optional: Vec::new(),
-                sampler: Sampler::all(0),
-                chunk_bytes: 1,
-            };
-            let chunk = open_reader(file, &source.name, &request)?.next_chunk()?;
-            let Some(chunk) = chunk else { return Ok((source.mapping.clone(), None)) };
-            // Broken JSON has no keys, and its error is better than one about columns.
-            if !chunk.batch.is_empty() {
-                chunk.batch.decode(0, &[]).map_err(|reason| SourceError::BadRow {
-                    place: file.place(chunk.batch.row_number(0)),
-                    reason,
-                })?;
-            }
-            chunk.batch.present(0)
+    files: &[SourceFile],
+) -> Result<Option<(MappingFile, Vec<String>)>, RunError> {
+    for file in files {
+        let present = match file.format {
+            Format::Parquet => Some(parquet::footer(file)?.columns),
+            _ => first_columns(source, file)?,
+        };
+        if let Some(present) = present {
+            let mapping = source.mapping.detect(&source.name, &present).map_err(RecipeError::from)?;
+            return Ok(Some((mapping, present)));
         }
+    }
+    Ok(None)
+}
+
+/// The columns of the first row that can be read.
+fn first_columns(source: &ResolvedSource, file: &SourceFile) -> Result<Option<Vec<String>>, RunError> {
+    let mut reader = open_reader(file, &source.name, &whole(Sampler::all(0), 1))?;
+    while let Some(chunk) = reader.next_chunk()? {
+        for index in 0..chunk.batch.len() {
+            match chunk.batch.decode(index, &[]) {
+                Ok(_) => return Ok(Some(chunk.batch.present(index))),
+                Err(reason) if source.on_bad_row == OnBadRow::Stop => {
+                    let place = file.place(chunk.batch.row_number(index));
+                    return Err(SourceError::BadRow { place, reason }.into());
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A request for every column of a whole file.
+fn whole(sampler: Sampler, chunk_bytes: usize) -> ReadRequest {
+    ReadRequest { range: Range::default(), columns: Vec::new(), optional: Vec::new(), sampler, chunk_bytes }
+}
+
+/// What the values of the columns of a `where` are, over all rows of JSON files: rows of one chunk may
+/// lack what others have.
+fn infer_kinds(files: &[SourceFile], columns: &[String]) -> Result<Vec<Kind>, SourceError> {
+    let json: Vec<&SourceFile> =
+        files.iter().filter(|file| matches!(file.format, Format::Jsonl | Format::Json)).collect();
+    let one = |file: &&SourceFile| -> Result<Vec<Kind>, SourceError> {
+        let mut kinds = vec![Kind::Null; columns.len()];
+        let mut reader = open_reader(file, "", &whole(Sampler::all(0), 1 << 20))?;
+        while let Some(chunk) = reader.next_chunk()? {
+            for index in 0..chunk.batch.len() {
+                // What cannot be read is an error of its own, later.
+                let cells = chunk.batch.decode(index, columns).unwrap_or_default();
+                kinds.iter_mut().zip(&cells).for_each(|(kind, cell)| kind.add(cell));
+            }
+        }
+        Ok(kinds)
     };
-    let mapping = source.mapping.detect(&source.name, &present).map_err(RecipeError::from)?;
-    Ok((mapping, Some(present)))
+    let found: Vec<Vec<Kind>> = json.par_iter().map(one).collect::<Result<_, _>>()?;
+    let mut kinds = vec![Kind::Null; columns.len()];
+    for file in found {
+        kinds.iter_mut().zip(file).for_each(|(kind, other)| kind.merge(other));
+    }
+    Ok(kinds)
 }
 
 /// Hashes and measures a file, and cuts it. With `count`, rows are counted even where that takes a
@@ -396,14 +433,8 @@ fn measure(file: &SourceFile, mapping: &Mapping, cut: Cut, count: bool) -> Resul
 
 /// Counts the rows of a file that only a reader can count.
 fn count_rows(file: &SourceFile) -> Result<u64, SourceError> {
-    let request = ReadRequest {
-        range: Range::default(),
-        columns: Vec::new(),
-        optional: Vec::new(),
-        sampler: Sampler { key: 0, above: Some(u64::MAX), upto: u64::MAX },
-        chunk_bytes: 1 << 20,
-    };
-    let mut reader = open_reader(file, "", &request)?;
+    let nothing = Sampler { key: 0, above: Some(u64::MAX), upto: u64::MAX };
+    let mut reader = open_reader(file, "", &whole(nothing, 1 << 20))?;
     let mut rows = 0;
     while let Some(chunk) = reader.next_chunk()? {
         rows += chunk.read;

@@ -81,7 +81,10 @@ pub fn prep(
         .map_err(|e| RunError::Threads { threads: options.threads, reason: e.to_string() })?;
     let phased = recipe.phases.iter().any(|phase| phase.name.is_some());
     if phased {
-        super::folder::check_index_place(&options.out, &recipe.name)?;
+        let names: Vec<&str> = recipe.phases.iter().filter_map(|phase| phase.name.as_deref()).collect();
+        super::folder::check_index_place(&options.out, &recipe.name, &names)?;
+        // The index stands only while every phase does.
+        super::folder::remove(&options.out.join("manifest.json"))?;
     }
     let mut reports = Vec::new();
     let mut taken: Vec<(String, Exact, Vec<u128>)> = Vec::new();

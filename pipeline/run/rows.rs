@@ -67,7 +67,6 @@ struct Mapper<'a> {
     stages: &'a Stages<'a>,
     source: &'a PlannedSource,
     place: ChunkPlace,
-    file_name: &'a str,
     decontaminator: Decontaminator<'a>,
     acted: Acted,
     out: staged::Chunk,
@@ -77,12 +76,10 @@ impl<'a> Mapper<'a> {
     fn new(stages: &'a Stages, place: ChunkPlace) -> Result<Self, RunError> {
         let missing = || RunError::Manifest { reason: "a unit names no source".to_owned() };
         let source = stages.plan.sources.get(place.unit.source as usize).ok_or_else(missing)?;
-        let file = source.files.get(place.unit.file as usize).ok_or_else(missing)?;
         Ok(Mapper {
             stages,
             source,
             place,
-            file_name: &file.file.name,
             decontaminator: Decontaminator::new(stages.blocklist, stages.plan.phase.decontaminate.strict),
             acted: Acted::new(),
             out: staged::Chunk::default(),
@@ -208,7 +205,7 @@ impl<'a> Mapper<'a> {
         samples: &[RenderedSample],
     ) -> Result<(), RunError> {
         let phase = &self.stages.plan.phase;
-        let key = self.key(row, checked);
+        let key = self.key(checked);
         let partition = partition_of(key, phase.seed, self.stages.plan.partitions);
         let hash = self.place.sampler.hash(row);
         for sample in samples {
@@ -229,26 +226,22 @@ impl<'a> Mapper<'a> {
         Ok(())
     }
 
-    /// The deduplication key: a hash of what makes two rows the same.
-    fn key(&self, row: u64, checked: &CheckedRow) -> u128 {
+    /// The deduplication key: a hash of what makes two rows the same. Where duplicates stay it still
+    /// decides what is held out and what another phase took.
+    fn key(&self, checked: &CheckedRow) -> u128 {
         let mut hasher = Xxh3::new();
         let mut push = |text: &str| {
             hasher.update(&(text.len() as u64).to_le_bytes());
             hasher.update(text.as_bytes());
         };
         match (self.stages.plan.phase.exact, checked.content()) {
-            (Exact::None, _) => {
-                push(&self.source.config.name);
-                push(self.file_name);
-                push(&row.to_string());
-            }
             (_, Checked::Document(document)) => push(&document.text),
             (Exact::Prompt, Checked::Chat(conversation)) if conversation.has_user() => {
                 for (_, text, _) in conversation.strings().into_iter().filter(|(_, _, whole)| *whole) {
                     push(text);
                 }
             }
-            (Exact::Prompt | Exact::Conversation, Checked::Chat(conversation)) => {
+            (_, Checked::Chat(conversation)) => {
                 for message in &conversation.messages {
                     push(message.role.name());
                     push(message.text());

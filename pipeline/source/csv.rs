@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use csv::StringRecord;
+use csv::{ByteRecord, StringRecord};
 
 use super::error::SourceError;
 use super::open::SourceFile;
@@ -30,7 +30,7 @@ impl CsvReader {
     pub fn open(file: &SourceFile, source_name: &str, request: &ReadRequest) -> Result<Self, SourceError> {
         let odd_quotes = Arc::new(AtomicBool::new(false));
         let counter = QuoteCounter { input: file.open()?, odd: odd_quotes.clone() };
-        let mut input = csv::ReaderBuilder::new().from_reader(counter);
+        let mut input = csv::ReaderBuilder::new().flexible(true).from_reader(counter);
         let header = input.headers().map_err(|e| csv_error(file, 0, e))?.clone();
         let present: Vec<String> =
             header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
@@ -49,15 +49,25 @@ impl CsvReader {
         Ok(reader)
     }
 
-    fn next_record(&mut self) -> Result<Option<StringRecord>, SourceError> {
-        let mut record = StringRecord::new();
-        let found = self.input.read_record(&mut record).map_err(|e| csv_error(&self.file, self.row, e))?;
+    /// The next record, or why it cannot be read.
+    fn next_record(&mut self) -> Result<Option<Result<StringRecord, String>>, SourceError> {
+        let mut record = ByteRecord::new();
+        let found =
+            self.input.read_byte_record(&mut record).map_err(|e| csv_error(&self.file, self.row, e))?;
         if !found {
             // The parser takes the end of the file for the end of an open quote.
             return if self.odd_quotes.load(Ordering::Relaxed) { Err(self.unclosed()) } else { Ok(None) };
         }
         self.row += 1;
-        Ok(Some(record))
+        let line = record.position().map_or(0, csv::Position::line);
+        if record.len() != self.header.len() {
+            let (has, wanted) = (record.len(), self.header.len());
+            return Ok(Some(Err(format!(
+                "line {line}: record has {has} fields where the header has {wanted}"
+            ))));
+        }
+        let record = StringRecord::from_byte_record(record);
+        Ok(Some(record.map_err(|e| format!("line {line}: invalid UTF-8: {}", e.utf8_error()))))
     }
 
     fn unclosed(&self) -> SourceError {
@@ -78,7 +88,7 @@ impl RowReader for CsvReader {
             read += 1;
             self.rows_left = self.rows_left.map(|left| left - 1);
             if self.sampler.keeps(row) {
-                bytes += record.as_slice().len();
+                bytes += record.as_ref().map_or(0, |record| record.as_slice().len());
                 records.push((row, record));
             } else {
                 sampled_out += 1;
@@ -108,16 +118,11 @@ impl Read for QuoteCounter {
 }
 
 fn csv_error(file: &SourceFile, row: u64, error: csv::Error) -> SourceError {
-    let line = error.position().map_or(String::new(), |position| format!("line {}: ", position.line()));
-    let reason = match error.into_kind() {
-        csv::ErrorKind::Io(source) => return file.stream_error(source, row),
-        csv::ErrorKind::Utf8 { err, .. } => format!("{line}invalid UTF-8: {err}"),
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            format!("{line}record has {len} fields where the header has {expected_len}")
-        }
-        _ => format!("{line}broken CSV"),
-    };
-    damaged(file, row, reason)
+    match error.into_kind() {
+        csv::ErrorKind::Io(source) => file.stream_error(source, row),
+        csv::ErrorKind::Utf8 { err, .. } => damaged(file, row, format!("header: invalid UTF-8: {err}")),
+        _ => damaged(file, row, "broken CSV".to_owned()),
+    }
 }
 
 fn damaged(file: &SourceFile, row: u64, reason: String) -> SourceError {

@@ -1,5 +1,6 @@
 //! From the paths of a recipe to a sorted list of files with names that are the same anywhere.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use super::error::SourceError;
@@ -58,7 +59,8 @@ fn no_match(source_name: &str, pattern: &str, base: &Path) -> SourceError {
 
 fn named(mut paths: Vec<PathBuf>, format: Option<Format>) -> Result<Vec<SourceFile>, SourceError> {
     paths.sort();
-    paths.dedup();
+    let mut seen = BTreeSet::new();
+    paths.retain(|path| seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
     let shared = shared_folder(&paths);
     paths
         .into_iter()
@@ -79,7 +81,7 @@ fn expand(
     let full = base.join(pattern);
     if full.is_dir() {
         let mut found = Vec::new();
-        walk(&full, format, &mut found)?;
+        walk(&full, format, &mut BTreeSet::new(), &mut found)?;
         return Ok(found);
     }
     if full.exists() || !pattern.contains(['*', '?', '[']) {
@@ -91,7 +93,13 @@ fn expand(
         reason,
     };
     let mut found = Vec::new();
-    for path in glob::glob(&full.to_string_lossy()).map_err(|e| bad(e.to_string()))? {
+    let options = glob::MatchOptions {
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+        ..glob::MatchOptions::new()
+    };
+    let paths = glob::glob_with(&full.to_string_lossy(), options).map_err(|e| bad(e.to_string()))?;
+    for path in paths {
         let path = path.map_err(|e| bad(e.to_string()))?;
         if path.is_file() {
             found.push(path);
@@ -101,8 +109,17 @@ fn expand(
 }
 
 /// Data files below a folder; hidden files and files of unknown format are left out.
-fn walk(folder: &Path, format: Option<Format>, found: &mut Vec<PathBuf>) -> Result<(), SourceError> {
+fn walk(
+    folder: &Path,
+    format: Option<Format>,
+    seen: &mut BTreeSet<PathBuf>,
+    found: &mut Vec<PathBuf>,
+) -> Result<(), SourceError> {
     let read_error = |source| SourceError::Read { path: folder.to_path_buf(), source };
+    // A link may lead back up.
+    if !seen.insert(std::fs::canonicalize(folder).map_err(read_error)?) {
+        return Ok(());
+    }
     for entry in std::fs::read_dir(folder).map_err(read_error)? {
         let path = entry.map_err(read_error)?.path();
         let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
@@ -110,7 +127,7 @@ fn walk(folder: &Path, format: Option<Format>, found: &mut Vec<PathBuf>) -> Resu
             continue;
         }
         if path.is_dir() {
-            walk(&path, format, found)?;
+            walk(&path, format, seen, found)?;
         } else {
             let name = path.to_string_lossy().into_owned();
             let file = SourceFile::new(name, Location::Path(path.clone()), None);

@@ -175,7 +175,7 @@ pub fn count_rows(file: &SourceFile) -> Result<u64, SourceError> {
 /// # Errors
 /// The parser's words.
 pub fn decode(line: &[u8], columns: &[String]) -> Result<Vec<Cell>, String> {
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let line = bare(line);
     let mut parser = serde_json::Deserializer::from_slice(line);
     let cells = Wanted(columns).deserialize(&mut parser).map_err(|e| broken(&e))?;
     parser.end().map_err(|e| broken(&e))?;
@@ -184,10 +184,15 @@ pub fn decode(line: &[u8], columns: &[String]) -> Result<Vec<Cell>, String> {
 
 /// The keys of a row, for messages.
 pub fn keys(line: &[u8]) -> Vec<String> {
-    match serde_json::from_slice::<Cell>(line) {
+    match serde_json::from_slice::<Cell>(bare(line)) {
         Ok(Cell::Struct(fields)) => fields.into_iter().map(|(key, _)| key).collect(),
         _ => Vec::new(),
     }
+}
+
+/// The line without byte order mark and line end.
+fn bare(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii_end()
 }
 
 fn broken(error: &serde_json::Error) -> String {

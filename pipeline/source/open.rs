@@ -148,7 +148,11 @@ impl SourceFile {
             Compression::None => return Ok(Box::new(raw)),
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
             Compression::Zstd => {
-                Box::new(zstd::Decoder::with_buffer(raw).map_err(|source| self.read_error(source))?)
+                let mut decoder =
+                    zstd::Decoder::with_buffer(raw).map_err(|source| self.read_error(source))?;
+                // `zstd --long=31` is the longest window that there is.
+                decoder.window_log_max(31).map_err(|source| self.read_error(source))?;
+                Box::new(decoder)
             }
             Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(raw)),
             Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(raw)),

@@ -1,11 +1,15 @@
 //! `where`: an SQL predicate over the columns of a source, evaluated by Polars batch by batch.
 
+use std::collections::BTreeMap;
+
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use polars::prelude::{
-    AnyValue, BooleanChunked, DataFrame, Expr, Field, IntoLazy, PlSmallStr, PolarsError, PolarsResult, Series,
+    AnyValue, BooleanChunked, DataFrame, DataType, Expr, Field, IntoLazy, PlSmallStr, PolarsError,
+    PolarsResult, Series,
 };
 
 use super::cell::Cell;
+use super::python_json::to_python_json;
 
 /// A predicate ready to run.
 #[derive(Clone, Debug)]
@@ -13,6 +17,27 @@ pub struct Predicate {
     text: String,
     expression: Expr,
     columns: Vec<String>,
+    kinds: Vec<Kind>,
+}
+
+/// What the values of a column are, over all rows of a source whose files do not say.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Kind {
+    /// Nothing but nulls so far.
+    #[default]
+    Null,
+    /// Booleans.
+    Bool,
+    /// Whole numbers.
+    Int,
+    /// Numbers.
+    Float,
+    /// Texts, or values of several kinds, which compare as texts.
+    Text,
+    /// Lists.
+    List(Box<Kind>),
+    /// Structs, their fields by name.
+    Struct(BTreeMap<String, Kind>),
 }
 
 /// A predicate that cannot be used.
@@ -80,7 +105,13 @@ impl Predicate {
         let mut columns: Vec<String> = names.iter().map(ToString::to_string).collect();
         columns.sort();
         columns.dedup();
-        Ok(Predicate { text: text.to_owned(), expression, columns })
+        Ok(Predicate { text: text.to_owned(), expression, columns, kinds: Vec::new() })
+    }
+
+    /// Sets what the columns of rows without a schema hold, one kind a column.
+    pub fn with_kinds(mut self, kinds: Vec<Kind>) -> Self {
+        self.kinds = kinds;
+        self
     }
 
     /// The columns that the predicate reads.
@@ -115,11 +146,20 @@ impl Predicate {
         columns: &[String],
         place: &str,
     ) -> Result<Vec<bool>, PredicateError> {
-        let series = self.columns.iter().filter_map(|name| {
+        let series = self.columns.iter().enumerate().filter_map(|(number, name)| {
             let at = columns.iter().position(|column| column == name)?;
-            let values: Vec<AnyValue> =
-                rows.iter().map(|cells| cells.get(at).map_or(AnyValue::Null, any_value)).collect();
-            Some(Series::from_any_values(PlSmallStr::from_str(name), &values, false))
+            let kind = self.kinds.get(number).unwrap_or(&Kind::Text);
+            let kind = if *kind == Kind::Null { &Kind::Text } else { kind };
+            let values: Vec<AnyValue> = rows
+                .iter()
+                .map(|cells| cells.get(at).map_or(AnyValue::Null, |cell| kind.value(cell)))
+                .collect();
+            Some(Series::from_any_values_and_dtype(
+                PlSmallStr::from_str(name),
+                &values,
+                &kind.data_type(),
+                false,
+            ))
         });
         self.evaluate(series, rows.len(), place)
     }
@@ -193,27 +233,97 @@ fn is_row_wise(node: &Expr) -> bool {
     }
 }
 
-fn any_value(cell: &Cell) -> AnyValue<'static> {
-    match cell {
-        Cell::Null => AnyValue::Null,
-        Cell::Bool(value) => AnyValue::Boolean(*value),
-        Cell::Int(value) => AnyValue::Int64(*value),
-        Cell::UInt(value) => AnyValue::UInt64(*value),
-        Cell::Float(value) => AnyValue::Float64(*value),
-        Cell::Text(text) => AnyValue::StringOwned(PlSmallStr::from_str(text)),
-        Cell::Bytes(bytes) => AnyValue::BinaryOwned(bytes.clone()),
-        Cell::List(items) => {
-            let values: Vec<AnyValue> = items.iter().map(any_value).collect();
-            match Series::from_any_values(PlSmallStr::EMPTY, &values, false) {
-                Ok(series) => AnyValue::List(series),
-                Err(_) => AnyValue::Null,
+impl Kind {
+    /// Takes a value into account.
+    pub fn add(&mut self, cell: &Cell) {
+        self.merge(match cell {
+            Cell::Null => return,
+            Cell::Bool(_) => Kind::Bool,
+            Cell::Int(_) => Kind::Int,
+            Cell::UInt(_) | Cell::Float(_) => Kind::Float,
+            Cell::Text(_) | Cell::Bytes(_) => Kind::Text,
+            Cell::List(items) => {
+                let mut inner = Kind::Null;
+                items.iter().for_each(|item| inner.add(item));
+                Kind::List(Box::new(inner))
+            }
+            Cell::Struct(fields) => Kind::Struct(
+                fields
+                    .iter()
+                    .map(|(name, value)| {
+                        let mut kind = Kind::Null;
+                        kind.add(value);
+                        (name.clone(), kind)
+                    })
+                    .collect(),
+            ),
+        });
+    }
+
+    /// What holds values of both kinds.
+    pub fn merge(&mut self, other: Kind) {
+        let before = std::mem::take(self);
+        *self = match (before, other) {
+            (Kind::Null, kind) | (kind, Kind::Null) => kind,
+            (a, b) if a == b => a,
+            (Kind::Int | Kind::Float, Kind::Int | Kind::Float) => Kind::Float,
+            (Kind::List(mut a), Kind::List(b)) => {
+                a.merge(*b);
+                Kind::List(a)
+            }
+            (Kind::Struct(mut a), Kind::Struct(b)) => {
+                for (name, kind) in b {
+                    a.entry(name).or_default().merge(kind);
+                }
+                Kind::Struct(a)
+            }
+            _ => Kind::Text,
+        };
+    }
+
+    fn data_type(&self) -> DataType {
+        match self {
+            Kind::Null | Kind::Text => DataType::String,
+            Kind::Bool => DataType::Boolean,
+            Kind::Int => DataType::Int64,
+            Kind::Float => DataType::Float64,
+            Kind::List(inner) => DataType::List(Box::new(inner.data_type())),
+            Kind::Struct(fields) => {
+                let field =
+                    |(name, kind): (&String, &Kind)| Field::new(PlSmallStr::from_str(name), kind.data_type());
+                DataType::Struct(fields.iter().map(field).collect())
             }
         }
-        Cell::Struct(fields) => {
-            let values: Vec<AnyValue> = fields.iter().map(|(_, value)| any_value(value)).collect();
-            let types = fields.iter().zip(&values);
-            let types = types.map(|((name, _), value)| Field::new(PlSmallStr::from_str(name), value.dtype()));
-            AnyValue::StructOwned(Box::new((values.clone(), types.collect())))
+    }
+
+    /// A cell as a value of this kind.
+    fn value(&self, cell: &Cell) -> AnyValue<'static> {
+        match (self, cell) {
+            (_, Cell::Null) => AnyValue::Null,
+            (Kind::Bool, Cell::Bool(value)) => AnyValue::Boolean(*value),
+            (Kind::Int, Cell::Int(value)) => AnyValue::Int64(*value),
+            (Kind::Float, Cell::Int(value)) => AnyValue::Float64(*value as f64),
+            (Kind::Float, Cell::UInt(value)) => AnyValue::Float64(*value as f64),
+            (Kind::Float, Cell::Float(value)) => AnyValue::Float64(*value),
+            (Kind::List(inner), Cell::List(items)) => {
+                let values: Vec<AnyValue> = items.iter().map(|item| inner.value(item)).collect();
+                let series =
+                    Series::from_any_values_and_dtype(PlSmallStr::EMPTY, &values, &inner.data_type(), false);
+                series.map_or(AnyValue::Null, AnyValue::List)
+            }
+            (Kind::Struct(kinds), value @ Cell::Struct(_)) => {
+                let fields = kinds.iter().map(|(name, kind)| {
+                    let field = Field::new(PlSmallStr::from_str(name), kind.data_type());
+                    (kind.value(value.field(name).unwrap_or(&Cell::Null)), field)
+                });
+                let (values, fields): (Vec<AnyValue>, Vec<Field>) = fields.unzip();
+                AnyValue::StructOwned(Box::new((values, fields)))
+            }
+            (Kind::Text | Kind::Null, Cell::Text(text)) => AnyValue::StringOwned(PlSmallStr::from_str(text)),
+            (Kind::Text | Kind::Null, other) => {
+                AnyValue::StringOwned(PlSmallStr::from_str(&to_python_json(other)))
+            }
+            _ => AnyValue::Null,
         }
     }
 }

@@ -100,8 +100,8 @@ pub enum RowBatch {
     Table(RecordBatch, Vec<u64>),
     /// JSON objects: text, and number, start and end of each row.
     Json(Vec<u8>, Vec<(u64, usize, usize)>),
-    /// CSV records with their numbers, under one header.
-    Csv(::csv::StringRecord, Vec<(u64, ::csv::StringRecord)>),
+    /// CSV records with their numbers, under one header; or why a record cannot be read.
+    Csv(::csv::StringRecord, Vec<(u64, Result<::csv::StringRecord, String>)>),
 }
 
 /// A chunk: some rows, and how far it goes.
@@ -182,14 +182,18 @@ impl RowBatch {
                 })
                 .collect(),
             RowBatch::Json(text, rows) => jsonl::decode(row_text(text, rows, index), columns),
-            RowBatch::Csv(header, records) => Ok(columns
-                .iter()
-                .map(|name| {
+            RowBatch::Csv(header, records) => {
+                let record = match records.get(index) {
+                    Some((_, Ok(record))) => record,
+                    Some((_, Err(reason))) => return Err(reason.clone()),
+                    None => return Ok(Vec::new()),
+                };
+                let value = |name: &String| {
                     let at = header.iter().position(|column| column == name);
-                    let value = at.and_then(|at| records.get(index).and_then(|r| r.1.get(at)));
-                    value.map_or(Cell::Null, |value| Cell::Text(value.to_owned()))
-                })
-                .collect()),
+                    at.and_then(|at| record.get(at)).map_or(Cell::Null, |text| Cell::Text(text.to_owned()))
+                };
+                Ok(columns.iter().map(value).collect())
+            }
         }
     }
 
