@@ -3,6 +3,8 @@
 
 /// Input, recipes and output folders that cannot be used: exit status 2, place, cause and way out.
 mod bad_input;
+/// Blocklists: built, looked at, checked against rows.
+mod blocklists;
 /// Pinned text of the command line: the cases in tests/cmd.
 mod cmd;
 /// The built-in demo and the commands around it.

@@ -1,0 +1,233 @@
+//! Blocklists: built, looked at, checked against rows, and the same verdicts in a run.
+
+use serde_json::{Value, json};
+
+use crate::harness::Case;
+
+const LONG: &str = "A baker fills 14 trays with 36 rolls each and sells all but 57 of them before noon. How many rolls does the baker sell before noon?";
+const SHORT: &str = "How many prime numbers lie strictly between 30 and 60?";
+const TINY: &str = "Name the capital of Mongolia";
+
+fn rows() -> Vec<Value> {
+    let row = |id: &str, user: &str, answer: &str| json!({"id": id, "messages": [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]});
+    vec![
+        row("clean", "What is a good name for a grey cat?", "Ash, or Pebble."),
+        row("exact", LONG, "447"),
+        row("case", &LONG.to_uppercase(), "447"),
+        row("inside", &format!("Solve this first.\n\n{LONG}\n\nThen explain."), "447"),
+        row("answer", "Give me a word problem.", &format!("Here is one: {LONG}")),
+        row("short", &format!("Quick one: {SHORT} Show the list."), "Seven."),
+        row("tiny", TINY, "Ulaanbaatar"),
+        row("tiny-inside", &format!("My teacher said: {TINY} by heart, and then draw its flag."), "Fine."),
+        row("canary", "Read this page.", "demo canary 77aa-31, keep out of training corpora"),
+    ]
+}
+
+fn case() -> Case {
+    let case = Case::new();
+    let items = [
+        json!({"id": "long", "question": LONG}),
+        json!({"id": "short", "question": SHORT}),
+        json!({"id": "tiny", "question": TINY}),
+    ];
+    case.put("items.jsonl", items.iter().map(|item| item.to_string() + "\n").collect::<String>());
+    case.put(
+        "bench.toml",
+        "name = \"bench\"\nfiles = [\"items.jsonl\"]\nid = \"id\"\nprompt = \"question\"\ncanaries = [\"demo canary 77aa-31, keep out of training corpora\"]\n",
+    );
+    case.put("rows.jsonl", rows().iter().map(|row| row.to_string() + "\n").collect::<String>());
+    case
+}
+
+fn checked(case: &Case, input: &str) -> Vec<Value> {
+    let ran = case.potable(&["blocklist", "check", "bench.blk", input, "--format", "jsonl"]);
+    assert!(ran.code == 0 || ran.code == 1, "{}", ran.stderr);
+    ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn built() -> Case {
+    let case = case();
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "bench.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("3 of 3 items protected"), "{}", ran.stderr);
+    case
+}
+
+const DROPPED: [&str; 7] = ["exact", "case", "inside", "answer", "short", "tiny", "canary"];
+
+#[test]
+fn check_finds_long_short_and_tiny_items_and_canaries_and_says_where() {
+    let case = built();
+    let matches = checked(&case, "rows.jsonl");
+    let ids: Vec<&str> = matches.iter().map(|m| m["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, DROPPED);
+    for found in &matches {
+        assert_eq!(found["benchmark"], "bench");
+        assert_eq!(found["action"], "drop");
+        let row = rows().into_iter().find(|row| row["id"] == found["id"]).unwrap();
+        let text = row["messages"][found["message"].as_u64().unwrap() as usize]["content"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let span = found["start"].as_u64().unwrap() as usize..found["end"].as_u64().unwrap() as usize;
+        let part = text.get(span).unwrap();
+        assert!(found["excerpt"].as_str().unwrap().contains(part.get(..20).unwrap()), "{found}");
+    }
+    let rule =
+        |id: &str| matches.iter().find(|m| m["id"] == id).unwrap()["rule"].as_str().unwrap().to_owned();
+    assert_eq!([rule("exact"), rule("short"), rule("canary")], ["ngram", "short-item", "canary"]);
+    assert_eq!(matches[0]["coverage"], 1.0);
+}
+
+#[test]
+fn a_run_drops_the_rows_that_check_finds_by_the_same_rules() {
+    let case = built();
+    for decontaminate in ["benchmarks = [\"bench.toml\"]", "blocklist = \"bench.blk\""] {
+        case.recipe(&format!("[[source]]\nname = \"a\"\npath = \"rows.jsonl\"\n[decontaminate]\n{decontaminate}\n[pack]\nlength = 1024\n"));
+        let data = case.prep("out", &["--fresh"]);
+        let rows = &data.manifest["rows"]["a"];
+        assert_eq!(rows["kept"], 2);
+        let dropped = &rows["dropped"];
+        assert_eq!(dropped["decontaminate.ngram"], 4);
+        assert_eq!(dropped["decontaminate.short-item"], 2);
+        assert_eq!(dropped["decontaminate.canary"], 1);
+        assert_eq!(data.manifest["decontamination"]["benchmarks"][0]["rows_dropped"], 7);
+        let evidence: Value = serde_json::from_str(&data.dropped[0].evidence).unwrap();
+        assert_eq!(evidence[0]["item"], "long");
+    }
+}
+
+#[test]
+fn a_row_alone_gets_the_verdict_that_it_gets_among_others() {
+    let case = built();
+    let together = checked(&case, "rows.jsonl");
+    let mut alone = Vec::new();
+    for row in rows() {
+        case.put("one.jsonl", row.to_string() + "\n");
+        alone.extend(checked(&case, "one.jsonl"));
+    }
+    assert_eq!(together, alone);
+}
+
+#[test]
+fn the_same_definitions_give_the_same_bytes_without_any_text_of_the_items() {
+    let case = built();
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "again.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let bytes = std::fs::read(case.path("bench.blk")).unwrap();
+    assert_eq!(bytes, std::fs::read(case.path("again.blk")).unwrap());
+    let text = String::from_utf8_lossy(&bytes);
+    for word in ["baker", "prime", "Mongolia"] {
+        assert!(!text.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn explain_marks_the_match_in_the_text_of_the_row() {
+    let case = built();
+    let ran = case.potable(&["blocklist", "check", "bench.blk", "rows.jsonl", "--explain", "inside"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("[[A baker fills"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("Solve this first."), "{}", ran.stdout);
+}
+
+#[test]
+fn nothing_of_a_sensitive_benchmark_is_ever_shown() {
+    let case = case();
+    case.put(
+        "bench.toml",
+        "name = \"bench\"\nfiles = [\"items.jsonl\"]\nid = \"id\"\nprompt = \"question\"\nsensitive = true\n",
+    );
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "bench.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(checked(&case, "rows.jsonl").iter().all(|found| found["excerpt"] == ""));
+    let ran = case.potable(&["blocklist", "check", "bench.blk", "rows.jsonl", "--explain", "inside"]);
+    assert!(!ran.stdout.contains("baker"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_member_of_a_suite_that_is_not_there_is_an_error_and_never_skipped() {
+    let case = case();
+    case.put("copies/openai/gsm8k/main/test-0.jsonl", "{}\n");
+    let ran = case.potable(&["blocklist", "build", "post-training", "--copies", "copies", "-o", "x.blk"]);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.stderr.contains("no local copy of its repository") && ran.stderr.contains("hint:"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!case.path("x.blk").exists());
+}
+
+#[test]
+fn a_known_benchmark_is_read_from_the_local_copy_of_its_repository() {
+    let case = case();
+    let rows = json!({"problem": LONG, "unique_id": "test/1"}).to_string() + "\n";
+    case.put("copies/HuggingFaceH4/MATH-500/test.jsonl", rows);
+    let ran = case.potable(&["blocklist", "build", "math-500", "--copies", "copies", "-o", "bench.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let found = checked(&case, "rows.jsonl");
+    assert_eq!(found[0]["benchmark"], "math-500");
+}
+
+fn build_refused(case: &Case, args: &[&str], words: &[&str]) {
+    let mut all = vec!["blocklist", "build", "-o", "x.blk"];
+    all.extend(args);
+    let ran = case.potable(&all);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    for word in words {
+        assert!(ran.stderr.contains(word), "`{word}` is not in:\n{}", ran.stderr);
+    }
+    assert!(!case.path("x.blk").exists());
+}
+
+#[test]
+fn refuses_a_definition_that_names_an_absent_column() {
+    let case = case();
+    case.put("bench.toml", "name = \"bench\"\nfiles = [\"items.jsonl\"]\nprompt = \"query\"\n");
+    build_refused(&case, &["bench.toml"], &["items.jsonl", "`query`", "`question`", "hint:"]);
+}
+
+#[test]
+fn refuses_an_empty_benchmark() {
+    let case = case();
+    case.put("empty.jsonl", "");
+    build_refused(&case, &["empty.jsonl"], &["empty"]);
+}
+
+#[test]
+fn refuses_an_item_without_text() {
+    let case = case();
+    case.put("items.jsonl", "{\"id\": \"a\", \"question\": \"  \"}\n");
+    build_refused(&case, &["bench.toml"], &["items.jsonl:1", "without text"]);
+}
+
+#[test]
+fn refuses_two_benchmarks_of_one_name() {
+    let case = case();
+    case.put("other/bench.toml", "name = \"bench\"\nfiles = [\"../items.jsonl\"]\nprompt = \"question\"\n");
+    build_refused(&case, &["bench.toml", "other/bench.toml"], &["`bench`"]);
+}
+
+#[test]
+fn refuses_n_below_5_and_above_50() {
+    let case = case();
+    build_refused(&case, &["bench.toml", "--ngram", "4"], &["4", "5"]);
+    build_refused(&case, &["bench.toml", "--ngram", "51"], &["51", "50"]);
+}
+
+#[test]
+fn refuses_a_truncated_and_an_edited_blocklist() {
+    let case = built();
+    let bytes = std::fs::read(case.path("bench.blk")).unwrap();
+    case.put("cut.blk", bytes.get(..bytes.len() - 9).unwrap());
+    let mut edited = bytes.clone();
+    let middle = edited.len() / 2;
+    edited[middle] ^= 1;
+    case.put("edited.blk", &edited);
+    for name in ["cut.blk", "edited.blk"] {
+        let ran = case.potable(&["blocklist", "check", name, "rows.jsonl"]);
+        assert_eq!(ran.code, 2, "{name}");
+        assert!(ran.stderr.contains(name), "{}", ran.stderr);
+    }
+}
