@@ -33,6 +33,8 @@ pub enum Command {
     Blocklist(BlocklistArgs),
     /// Compare data manifests.
     Manifest(ManifestArgs),
+    /// Say why a row is not in a data set.
+    Explain(ExplainArgs),
     /// Show the known corpora.
     Corpora(CorporaArgs),
     /// Show the built-in recipes.
@@ -96,6 +98,8 @@ pub enum BlocklistCommand {
     Inspect(InspectArgs),
     /// List the known benchmarks and suites.
     List,
+    /// Put benchmark items into your own rows in many disguises, and say how many are found.
+    Selftest(SelftestArgs),
 }
 
 /// `potable blocklist build`.
@@ -151,6 +155,30 @@ pub enum CheckFormat {
     Table,
     /// A JSON object a match.
     Jsonl,
+}
+
+/// `potable blocklist selftest`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Examples:\n  potable blocklist selftest gsm8k.toml rows.jsonl\n  potable blocklist selftest post-training data/*.parquet --copies benchmarks"
+)]
+pub struct SelftestArgs {
+    /// A known benchmark or suite, a definition file (.toml) or a file of prompts (.jsonl, .txt); a
+    /// blocklist holds no text to put into rows.
+    #[arg(help_heading = "Input")]
+    pub definition: String,
+    /// Corpus files with chat rows.
+    #[arg(required = true, help_heading = "Input")]
+    pub inputs: Vec<String>,
+    /// Folder with local copies of the repositories of known benchmarks, as OWNER/NAME.
+    #[arg(long, value_name = "DIR", help_heading = "Input")]
+    pub copies: Option<PathBuf>,
+    /// Words in a gram.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_NGRAM, help_heading = "Checks")]
+    pub ngram: u64,
+    /// Seed of the rows that are made.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Checks")]
+    pub seed: u64,
 }
 
 /// `potable blocklist inspect`.
@@ -217,6 +245,18 @@ pub enum FailOn {
     Material,
     /// Every change.
     Any,
+}
+
+/// `potable explain`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  potable explain potable-demo reasoning/demo/reasoning.jsonl:36")]
+pub struct ExplainArgs {
+    /// The folder of a finished run.
+    #[arg(help_heading = "Input")]
+    pub dir: PathBuf,
+    /// Id of the row: SOURCE/FILE:ROW, as in dropped/.
+    #[arg(help_heading = "Input")]
+    pub row_id: String,
 }
 
 /// `potable corpora`.

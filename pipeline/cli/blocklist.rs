@@ -4,16 +4,20 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use potable_blocklists::{Blocklist, known};
+use potable_blocklists::{Blocklist, Item, known};
+use potable_manifests::ppm;
 
 use super::Answer;
-use super::args::{BlocklistArgs, BlocklistCommand, BuildArgs, InspectArgs};
+use super::args::{BlocklistArgs, BlocklistCommand, BuildArgs, InspectArgs, SelftestArgs};
 use super::check;
-use super::display::grouped;
+use super::display::{grouped, percent};
 use super::output::Output;
 use crate::decontaminate::benchmarks::{self, BenchmarkError, Places};
+use crate::decontaminate::check::{CheckCounts, chat_rows, check_file};
+use crate::decontaminate::selftest;
 use crate::run::RunError;
 use crate::shard::AtomicFile;
+use crate::source::files;
 
 /// Builds or prints a blocklist.
 ///
@@ -25,6 +29,7 @@ pub fn run(args: BlocklistArgs, output: &Output) -> Result<Answer> {
         BlocklistCommand::Check(args) => check::run(&args, output),
         BlocklistCommand::Inspect(args) => inspect(&args, output),
         BlocklistCommand::List => list(output),
+        BlocklistCommand::Selftest(args) => selftest(&args, output),
     }
 }
 
@@ -52,6 +57,46 @@ fn inspect(args: &InspectArgs, output: &Output) -> Result<Answer> {
         blocklist.digest(),
         table(&blocklist)
     ))?;
+    Ok(Answer::Yes)
+}
+
+/// Rows of the user's that items are put into, at most.
+const HOSTS: usize = 2000;
+
+fn selftest(args: &SelftestArgs, output: &Output) -> Result<Answer> {
+    let places = Places { base: Path::new(""), copies: args.copies.as_deref() };
+    let loaded = benchmarks::load(std::slice::from_ref(&args.definition), places)?;
+    let blocklist = benchmarks::build(&loaded, args.ngram)?;
+    let files = files::find("selftest", &args.inputs, Path::new(""), None)?;
+    let mut hosts = Vec::new();
+    let mut base = CheckCounts::default();
+    for file in &files {
+        hosts.extend(chat_rows(file, HOSTS - hosts.len())?);
+        let counts = check_file(file, &blocklist, false, &mut |_| ())?;
+        base.rows += counts.rows;
+        base.dropped += counts.dropped;
+    }
+    if hosts.is_empty() {
+        return Err(RunError::NoRows { source_name: "selftest".to_owned(), files: files.len() }.into());
+    }
+    let items: Vec<Item> = loaded.into_iter().flat_map(|benchmark| benchmark.items).collect();
+    let mut lines = vec![format!("{:<22} {:>6} {:>8} {:>11}", "kind", "rows", "found", "right item")];
+    for kind in selftest::selftest(&blocklist, &items, &hosts, args.seed) {
+        let mark = if kind.near { " (near)" } else { "" };
+        lines.push(format!(
+            "{:<22} {:>6} {:>8} {:>11}{mark}",
+            kind.name,
+            grouped(kind.rows),
+            percent(ppm(kind.found, kind.rows)),
+            percent(ppm(kind.named, kind.found)),
+        ));
+    }
+    output.data(&lines.join("\n"))?;
+    output.note(&format!(
+        "your rows   {:>11} rows   {} would be dropped as they are: real overlap, or false alarms; `blocklist check` lists them",
+        grouped(base.rows),
+        grouped(base.dropped)
+    ));
     Ok(Answer::Yes)
 }
 

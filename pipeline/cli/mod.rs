@@ -6,6 +6,7 @@ pub mod check;
 pub mod completions;
 pub mod corpora;
 pub mod display;
+pub mod explain;
 pub mod manifest;
 pub mod output;
 pub mod prep;
@@ -45,6 +46,7 @@ pub fn main() -> ExitCode {
         Command::Prep(args) => prep::run(args, &output),
         Command::Blocklist(args) => blocklist::run(args, &output),
         Command::Manifest(args) => manifest::run(args, &output),
+        Command::Explain(args) => explain::run(&args, &output),
         Command::Corpora(args) => corpora::run(args, &output),
         Command::Recipes(args) => recipes::run(args, &output),
         Command::Completions(args) => completions::run(args, &output),

@@ -51,14 +51,7 @@ pub fn check_file(
     strict: bool,
     found: &mut dyn FnMut(RowVerdict),
 ) -> Result<CheckCounts, SourceError> {
-    let request = ReadRequest {
-        range: Range::default(),
-        columns: Vec::new(),
-        optional: Vec::new(),
-        sampler: Sampler::all(0),
-        chunk_bytes: CHUNK_BYTES,
-    };
-    let mut reader = open_reader(file, "check", &request)?;
+    let mut reader = open_reader(file, "check", &everything())?;
     let mut counts = CheckCounts::default();
     loop {
         // A few chunks at a time keep every core busy and the order of rows.
@@ -83,6 +76,43 @@ pub fn check_file(
             counts.bytes += one.bytes;
             verdicts.into_iter().for_each(&mut *found);
         }
+    }
+}
+
+/// The first `most` chat rows of a file, mapped as `prep` maps them.
+///
+/// # Errors
+/// A file that cannot be read, a row that cannot be decoded.
+pub fn chat_rows(file: &SourceFile, most: usize) -> Result<Vec<Conversation>, SourceError> {
+    let mut reader = open_reader(file, "selftest", &everything())?;
+    let mut rows = Vec::new();
+    while let Some(chunk) = reader.next_chunk()? {
+        for index in 0..chunk.batch.len() {
+            if rows.len() >= most {
+                return Ok(rows);
+            }
+            let columns = chunk.batch.present(index);
+            let cells = chunk.batch.decode(index, &columns).map_err(|reason| SourceError::BadRow {
+                place: file.place(chunk.batch.row_number(index)),
+                reason,
+            })?;
+            if let Adapted::Chat(conversation) = adapt(&columns, &cells)
+                && conversation.has_user()
+            {
+                rows.push(conversation);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn everything() -> ReadRequest {
+    ReadRequest {
+        range: Range::default(),
+        columns: Vec::new(),
+        optional: Vec::new(),
+        sampler: Sampler::all(0),
+        chunk_bytes: CHUNK_BYTES,
     }
 }
 

@@ -2,6 +2,8 @@
 
 pub mod benchmarks;
 pub mod check;
+pub mod disguise;
+pub mod selftest;
 
 use potable_blocklists::{Action, Blocklist, Hit, Part, Rule, Scanner};
 

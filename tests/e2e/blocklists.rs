@@ -231,3 +231,34 @@ fn refuses_a_truncated_and_an_edited_blocklist() {
         assert!(ran.stderr.contains(name), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn explain_says_why_a_row_of_a_finished_run_was_dropped() {
+    let case = built();
+    case.recipe("[[source]]\nname = \"a\"\npath = \"rows.jsonl\"\n[decontaminate]\nblocklist = \"bench.blk\"\n[pack]\nlength = 1024\n");
+    case.prep("out", &[]);
+    let ran = case.potable(&["explain", "out", "a/rows.jsonl:3"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for word in ["decontaminate.ngram", "bench long: ngram, 100 % of the item", "A baker fills"] {
+        assert!(ran.stdout.contains(word), "{}", ran.stdout);
+    }
+    let ran = case.potable(&["explain", "out", "a/rows.jsonl:0"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("a/rows.jsonl:0") && ran.stderr.contains("hint:"), "{}", ran.stderr);
+}
+
+#[test]
+fn selftest_finds_exact_copies_wherever_they_stand_and_gives_the_same_table_twice() {
+    let case = case();
+    let args = ["blocklist", "selftest", "bench.toml", "rows.jsonl"];
+    let ran = case.potable(&args);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for kind in ["exact", "in a prompt", "in the reasoning", "in the answer", "third turn", "upper case"] {
+        let line = ran.stdout.lines().find(|line| line.starts_with(&format!("{kind:<22}"))).unwrap();
+        let whole = kind == "exact" || kind == "upper case" || kind == "third turn";
+        assert!(!whole || line.contains("100.0 %"), "{line}");
+        assert!(!line.contains(" 0.0 %"), "{line}");
+    }
+    assert!(ran.stderr.contains("7 would be dropped as they are"), "{}", ran.stderr);
+    assert_eq!(ran.stdout, case.potable(&args).stdout);
+}
