@@ -85,7 +85,7 @@ pub const DISGUISES: &[Disguise] = &[
     near("insert every 9 words", |text, dice| insert(text, 9, dice)),
     near("sentences shuffled", shuffle),
     near("typos", typos),
-    near("look-alike letters", |text, dice| look_alikes(text, dice)),
+    near("look-alike letters", look_alikes),
 ];
 
 const fn exact(name: &'static str, place: Place, write: fn(&str, &mut Dice) -> Option<String>) -> Disguise {
