@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         path.extension().is_some_and(|ext| ext == "toml")
             && path.file_stem().is_some_and(|stem| stem != "suites")
     });
-    files.sort();
+    files.sort_by_key(|path| path.file_stem().map(std::ffi::OsStr::to_owned));
     let mut code = String::from("const FILES: &[(&str, &str)] = &[\n");
     for path in files {
         let name = path.file_stem().ok_or("a definition has no name")?.to_string_lossy().into_owned();

@@ -7,9 +7,14 @@
 //! digits or more, else as a whole user message only; shorter ones never. Texts of 8 words or more
 //! with no real word, or with few real and few different words, are treated like those of 4 to 7.
 //!
-//! Weak grams stand in three or more unrelated items, or hold hardly a real word; they are
+//! Rule 3, near copies: an item of ten words or more is kept as a sketch, with weights by the rarity
+//! of its words among the families, and found by the rarest runs of four words of its stretches;
+//! [`crate::scan`] says what a row must share with it.
+//!
+//! Weak grams stand in three or more unrelated items, or often in a sample of clean text, or hold hardly a real word; they are
 //! reported and drop nothing. A text with weak grams only is matched whole, and so is a canary.
 
+use crate::background::Counts;
 use crate::benchmark::{BenchmarkMeta, Item};
 use crate::family::families;
 use crate::format::{
@@ -18,7 +23,9 @@ use crate::format::{
 };
 use crate::gram::{self, HEAD};
 use crate::index::Blocklist;
+use crate::near::Near;
 use crate::plan::{Corpus, Plan, Text, Whole};
+use crate::rarity::Rarity;
 use crate::text::NORMALISER;
 
 /// Least and greatest number of words of an n-gram.
@@ -29,6 +36,7 @@ pub struct BlocklistBuilder {
     ngram: usize,
     benchmarks: Vec<BenchmarkMeta>,
     corpus: Corpus,
+    near_copies: bool,
 }
 
 impl BlocklistBuilder {
@@ -41,7 +49,13 @@ impl BlocklistBuilder {
             let (min, max) = (*NGRAM_RANGE.start(), *NGRAM_RANGE.end());
             return Err(BlocklistError::NgramRange { ngram, min, max });
         }
-        Ok(Self { ngram, benchmarks: Vec::new(), corpus: Corpus::default() })
+        Ok(Self { ngram, benchmarks: Vec::new(), corpus: Corpus::default(), near_copies: true })
+    }
+
+    /// Leaves out rule 3, near copies.
+    #[must_use]
+    pub fn without_near_copies(self) -> Self {
+        Self { near_copies: false, ..self }
     }
 
     /// Adds a benchmark. The order of benchmarks and items is the order of numbers in verdicts.
@@ -81,17 +95,51 @@ impl BlocklistBuilder {
     /// [`BlocklistError::NoBenchmark`], and [`BlocklistError::TooLarge`] for more than the format
     /// can address.
     pub fn build(self) -> Result<Blocklist, BlocklistError> {
+        self.build_with(&Counts::default())
+    }
+
+    /// The blocklist, with `texts` as a sample of clean text: n-grams, short items and seeds of near
+    /// copies that stand in `least` texts of it or more (0 is read as 1) drop nothing, and words that are
+    /// frequent in it count less for near copies. The sample is read once, one text at a time; its
+    /// size and digest stand in the header. Same benchmarks and sample in the same order, same bytes.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with_background<T: AsRef<str>>(
+        self,
+        texts: impl IntoIterator<Item = T>,
+        least: u32,
+    ) -> Result<Blocklist, BlocklistError> {
+        let counts = Counts::of(&self.corpus, self.ngram, texts, least);
+        self.build_with(&counts)
+    }
+
+    fn build_with(self, counts: &Counts) -> Result<Blocklist, BlocklistError> {
         if self.benchmarks.is_empty() {
             return Err(BlocklistError::NoBenchmark);
         }
         let families = families(&self.corpus);
-        let plan = Plan::new(&self.corpus, &families, self.ngram)?;
+        let rarity = Rarity::of(&self.corpus, &families, counts);
+        let plan = Plan::new(&self.corpus, &families, counts, self.ngram)?;
         let items = self.items(&plan.texts);
-        let header = self.header(&items);
-        let tables =
-            [plan.gram_table()?, plan.whole_table(Whole::Anywhere)?, plan.whole_table(Whole::Message)?];
-        let texts = plan.texts.iter().map(row_of).collect();
-        Blocklist::from_bytes(format::encode(&Content { header, tables, texts, items })?)
+        let wanted = self
+            .corpus
+            .items
+            .iter()
+            .zip(&items)
+            .map(|(item, row)| self.near_copies && !item.canary && row.protection != NOT_PROTECTED);
+        let near = Near::new(&self.corpus, &rarity, &wanted.collect::<Vec<_>>())?;
+        let header = self.header(&items, &near, counts);
+        let tables = [
+            plan.gram_table()?,
+            plan.whole_table(Whole::Anywhere)?,
+            plan.whole_table(Whole::Message)?,
+            near.seeds,
+        ];
+        let (blocks, texts) = (plan.blocks(), plan.texts.iter().map(row_of).collect());
+        let (near, sketch) = (near.rows, near.sketch);
+        let content = Content { header, tables, blocks, texts, near, sketch, items };
+        Blocklist::from_bytes(format::encode(&content)?)
     }
 
     fn items(&self, texts: &[Text]) -> Vec<ItemRow> {
@@ -114,7 +162,7 @@ impl BlocklistBuilder {
         rows
     }
 
-    fn header(&self, items: &[ItemRow]) -> Header {
+    fn header(&self, items: &[ItemRow], near: &Near, counted: &Counts) -> Header {
         let mut counts = vec![Coverage::default(); self.benchmarks.len()];
         for (item, row) in self.corpus.items.iter().zip(items).filter(|(item, _)| !item.canary) {
             let count = &mut counts[item.benchmark as usize];
@@ -125,11 +173,16 @@ impl BlocklistBuilder {
                 _ => count.not_protected += 1,
             }
         }
+        for row in &near.rows {
+            let benchmark = self.corpus.items[row.item as usize].benchmark;
+            counts[benchmark as usize].by_near_copy += 1;
+        }
         let entries = self.benchmarks.iter().cloned().zip(counts);
         Header {
             ngram: self.ngram as u32,
             normaliser: NORMALISER.to_owned(),
             benchmarks: entries.map(|(meta, coverage)| BenchmarkEntry { meta, coverage }).collect(),
+            background: counted.summary(),
         }
     }
 }

@@ -67,7 +67,7 @@ fn counts_how_items_are_protected() {
         item("", &[]),
     ]);
     let coverage = blocklist.header().benchmarks[0].coverage;
-    let counted = Coverage { items: 5, by_ngram: 1, by_short_item: 2, not_protected: 2 };
+    let counted = Coverage { items: 5, by_ngram: 1, by_short_item: 2, by_near_copy: 1, not_protected: 2 };
     assert_eq!(coverage, counted);
     assert_eq!(blocklist.item_protection(0), Protection::NGram);
     assert_eq!(blocklist.item_protection(1), Protection::ShortItem);
@@ -86,4 +86,87 @@ fn holds_no_text_of_an_item() {
     let blocklist = built(vec![Item { id: "7".into(), ..item(LONG, &["Paris"]) }]);
     let bytes = String::from_utf8_lossy(blocklist.as_bytes()).into_owned();
     assert!(!bytes.contains("train") && !bytes.contains("Paris"));
+}
+
+#[test]
+fn frequent_grams_of_clean_text_drop_nothing() {
+    let stock = "the quick brown fox jumps over the lazy dog while nine calm geese watch from a pond";
+    let own =
+        "and a zoologist tallies how often vermilion kestrels interrupt them during one stormy afternoon";
+    let items =
+        || vec![item(&format!("{stock} {own}"), &[]), item("how many geese watch from the calm pond", &[])];
+    let sample = [stock.to_uppercase(), format!("say: {stock}, how many geese watch from the calm pond?")];
+    let build = |texts: &[String], least| {
+        let mut builder = BlocklistBuilder::new(13).expect("n");
+        builder.add(meta("a"), items()).expect("items");
+        builder.build_with_background(texts, least).expect("built")
+    };
+    let actions = |list: &Blocklist, text: &str| {
+        let part = crate::Part { text, message: 0, whole_prompt: false };
+        let mut scanner = crate::Scanner::new(list);
+        scanner.check(&[part], false).iter().map(|hit| hit.action).collect::<Vec<_>>()
+    };
+    use crate::Action::{Drop, Report};
+    let list = build(&sample, 2);
+    assert_eq!(actions(&list, stock), [Report]);
+    assert_eq!(actions(&list, own), [Drop]);
+    assert_eq!(actions(&build(&sample, 3), stock), [Drop]);
+    // the short item stands in one text of the sample only
+    let short = "how many geese watch from the calm pond";
+    assert_eq!(actions(&list, short), [Drop]);
+    assert_eq!(actions(&build(&sample, 1), short), [Report]);
+
+    let said = list.header().background.clone().expect("recorded");
+    assert_eq!((said.rows, said.least, said.weak_grams), (2, 2, 5));
+    assert!(said.digest.starts_with("sha256:"));
+    assert_ne!(said.digest, build(&sample[..1], 2).header().background.clone().expect("recorded").digest);
+    assert_eq!(build(&sample, 2).as_bytes(), list.as_bytes());
+    assert_eq!(built(items()).header().background, None);
+}
+
+#[test]
+fn a_second_transcription_lowers_no_recall() {
+    let stems: Vec<String> = (0..12)
+        .map(|i| {
+            let (a, b) = (i * 37 + 11, i * 53 + 29);
+            let names = ["Ada", "Bo", "Cyd", "Dov", "Eli", "Fay"];
+            let things = ["lanterns", "kayaks", "violins", "melons", "saddles", "quilts"];
+            let (name, thing) = (names[i % 6], things[(i * 5 + 1) % 6]);
+            format!(
+                "{name} buys {a} {thing} at a harbour fair number {i} and hands every {b}th one to a neighbour who \
+                 repairs boats; how many {thing} does {name} keep when the fair closes for winter?"
+            )
+        })
+        .collect();
+    let list = |transcribed: bool| {
+        let mut builder = BlocklistBuilder::new(13).expect("n");
+        builder.add(meta("a"), stems.iter().map(|stem| item(stem, &[]))).expect("items");
+        if transcribed {
+            let again = stems.iter().map(|stem| item(&stem.replace("harbour", "harbor"), &[]));
+            builder.add(meta("b"), again).expect("items");
+        }
+        builder.build().expect("built")
+    };
+    let (one, two) = (list(false), list(true));
+    let edited = |stem: &str, every: usize| {
+        let words = stem.split(' ').enumerate();
+        let edited = words.map(|(at, word)| if at % every == every - 1 { "walnut" } else { word });
+        edited.collect::<Vec<_>>().join(" ")
+    };
+    let finds = |list: &Blocklist, text: &str, number: usize| {
+        let part = crate::Part { text, message: 0, whole_prompt: true };
+        let mut scanner = crate::Scanner::new(list);
+        let hits = scanner.check(&[part], false);
+        hits.iter().any(|hit| hit.item as usize == number && hit.action == crate::Action::Drop)
+    };
+    let mut found = 0;
+    for (number, stem) in stems.iter().enumerate() {
+        let half: String = stem.split(' ').take(17).collect::<Vec<_>>().join(" ");
+        for text in [stem.clone(), half, edited(stem, 6), edited(stem, 10), edited(stem, 20)] {
+            let before = finds(&one, &text, number);
+            found += usize::from(before);
+            assert!(!before || finds(&two, &text, number), "{text}");
+        }
+    }
+    assert!(found >= 48, "{found}");
 }

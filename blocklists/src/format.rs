@@ -9,7 +9,7 @@
 //! | 4 | number of sections |
 //! | 8 | length of the file |
 //! | 16 each | offset and length of each section |
-//! | … | the sections, each at a multiple of 8: the header as JSON; three tables (n-grams, heads of short items, whole messages) of sorted keys, record offsets, records, directory and prefilter; texts; items; item ids |
+//! | … | the sections, each at a multiple of 8: the header as JSON; four tables (n-grams, heads of short items, whole messages, seeds of near copies) of sorted keys, record offsets, records and directory; four prefilters (n-grams, blocks of n-grams, runs of four words, whole messages); texts; near texts; a byte and a weight for each of their words; items; item ids |
 //! | 16 | XXH3-128 of all bytes before |
 //!
 //! It holds hashes, counts and ids, and no text of a benchmark. Same items, same bytes.
@@ -22,7 +22,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::benchmark::BenchmarkMeta;
 
 /// Version of the layout that this crate writes, and the only one that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+///
+/// Version 2 hashes words with [`crate::text::hash_word`] and grams with one mixing step less than
+/// version 1, and adds what near copies are found by.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// What a blocklist says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +36,21 @@ pub struct Header {
     pub normaliser: String,
     /// The benchmarks, in the order in which they were added.
     pub benchmarks: Vec<BenchmarkEntry>,
+    /// The sample of clean text that frequent grams were taken from, if one was given.
+    pub background: Option<Background>,
+}
+
+/// A sample of clean text: what stands in many of its texts is no evidence of a leak.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Background {
+    /// Texts in the sample.
+    pub rows: u64,
+    /// A gram that stands in this many of them is weak.
+    pub least: u32,
+    /// `sha256:` and 64 hex digits, of the texts in their order, a zero byte after each.
+    pub digest: String,
+    /// n-grams of the benchmarks that are weak because of the sample.
+    pub weak_grams: u64,
 }
 
 /// A benchmark in a blocklist.
@@ -44,7 +62,8 @@ pub struct BenchmarkEntry {
     pub coverage: Coverage,
 }
 
-/// Items of a benchmark, counted by the rule that protects them; the last three add up to `items`.
+/// Items of a benchmark, counted by the rule that protects them: `by_ngram`, `by_short_item` and
+/// `not_protected` add up to `items`, and `by_near_copy` counts items of the first two once more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// All items.
@@ -53,6 +72,8 @@ pub struct Coverage {
     pub by_ngram: u64,
     /// Items that are matched whole only.
     pub by_short_item: u64,
+    /// Items that are also found by copies with changes.
+    pub by_near_copy: u64,
     /// Items that no rule can match without dropping clean rows.
     pub not_protected: u64,
 }
@@ -217,12 +238,17 @@ impl BlocklistError {
 pub(crate) const MAGIC: &[u8; 8] = b"PTBLKLST";
 /// Bytes of the checksum at the end.
 pub(crate) const CHECKSUM: usize = 16;
-/// Sections of a table: keys, offsets, records, directory, prefilter.
-pub(crate) const TABLE_SECTIONS: usize = 5;
+/// Sections of a table: keys, offsets, records, directory.
+pub(crate) const TABLE_SECTIONS: usize = 4;
+pub(crate) const TABLES: usize = 4;
+pub(crate) const FILTERS: usize = 4;
 pub(crate) const HEADER_SECTION: usize = 0;
 pub(crate) const FIRST_TABLE: usize = 1;
-pub(crate) const TEXTS: usize = FIRST_TABLE + 3 * TABLE_SECTIONS;
-pub(crate) const ITEMS: usize = TEXTS + 1;
+pub(crate) const FIRST_FILTER: usize = FIRST_TABLE + TABLES * TABLE_SECTIONS;
+pub(crate) const TEXTS: usize = FIRST_FILTER + FILTERS;
+pub(crate) const NEAR: usize = TEXTS + 1;
+pub(crate) const SKETCH: usize = NEAR + 1;
+pub(crate) const ITEMS: usize = SKETCH + 1;
 pub(crate) const IDS: usize = ITEMS + 1;
 pub(crate) const SECTIONS: usize = IDS + 1;
 /// Bytes before the first section.
@@ -238,8 +264,12 @@ pub(crate) const CANARY_TEXT: u32 = 2;
 /// What is written: rows in their final order.
 pub(crate) struct Content {
     pub(crate) header: Header,
-    pub(crate) tables: [TableRows; 3],
+    pub(crate) tables: [TableRows; TABLES],
+    /// Keys of the runs of words by which n-grams are looked for.
+    pub(crate) blocks: Vec<u64>,
     pub(crate) texts: Vec<TextRow>,
+    pub(crate) near: Vec<NearRow>,
+    pub(crate) sketch: Vec<Sketch>,
     pub(crate) items: Vec<ItemRow>,
 }
 
@@ -268,6 +298,33 @@ pub(crate) struct TextRow {
     pub(crate) flags: u32,
 }
 
+/// A text of which near copies are looked for; its words are a range of the sketches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NearRow {
+    pub(crate) item: u32,
+    pub(crate) start: u32,
+    pub(crate) words: u32,
+    pub(crate) seeds: u32,
+}
+
+/// A word of a near text: one byte of its hash, and its weight. One byte tells enough, since words
+/// are compared in runs; a whole hash would give the text away to anyone with a dictionary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sketch {
+    pub(crate) word: u8,
+    /// At most 127, and [`HOLLOW`].
+    pub(crate) weight: u8,
+}
+
+/// Set in the weight of a number, a single letter or a TeX command.
+pub(crate) const HOLLOW: u8 = 1 << 7;
+
+/// The byte of a word's hash that a sketch keeps.
+#[inline]
+pub(crate) fn sketch_of(hash: u64) -> u8 {
+    (hash >> 56) as u8
+}
+
 /// An item, or a canary.
 pub(crate) struct ItemRow {
     pub(crate) benchmark: u32,
@@ -287,12 +344,20 @@ pub(crate) fn encode(content: &Content) -> Result<Vec<u8>, BlocklistError> {
         let records = table.records.iter();
         file.section(records.flat_map(|r| two(r.text, r.position)));
         file.section(directory(&table.keys).into_iter().flat_map(u32::to_le_bytes));
-        file.section(prefilter(&table.keys).into_iter().flat_map(u64::to_le_bytes));
+    }
+    let [grams, heads, messages, seeds] = &content.tables;
+    for keys in [&[&grams.keys[..]][..], &[&content.blocks], &[&heads.keys, &seeds.keys], &[&messages.keys]] {
+        file.section(prefilter(keys).into_iter().flat_map(u64::to_le_bytes));
     }
     file.section(content.texts.iter().flat_map(|text| {
         let (key, item, rest) = (text.key.to_le_bytes(), two(text.item, text.words), two(text.flags, 0));
         key.into_iter().chain(item).chain(rest)
     }));
+    let near = content.near.iter();
+    file.section(
+        near.flat_map(|near| two(near.item, near.start).into_iter().chain(two(near.words, near.seeds))),
+    );
+    file.section(content.sketch.iter().flat_map(|sketch| [sketch.word, sketch.weight]));
     let mut ids = Vec::new();
     let mut items = Vec::new();
     for item in &content.items {
@@ -387,10 +452,11 @@ const MOST_PREFILTER_WORDS: usize = 1 << 19;
 
 /// A blocked bloom filter: four bits of one 64-bit word a key, 12 to 24 bits a key until it is as
 /// large as a second-level cache.
-fn prefilter(keys: &[u64]) -> Vec<u64> {
-    let words = (keys.len() * 12).div_ceil(64).next_power_of_two().min(MOST_PREFILTER_WORDS);
+fn prefilter(groups: &[&[u64]]) -> Vec<u64> {
+    let keys: usize = groups.iter().map(|keys| keys.len()).sum();
+    let words = (keys * 12).div_ceil(64).next_power_of_two().min(MOST_PREFILTER_WORDS);
     let mut filter = vec![0u64; words];
-    for &key in keys {
+    for &key in groups.iter().copied().flatten() {
         let (word, bits) = prefilter_place(key, words);
         if let Some(word) = filter.get_mut(word) {
             *word |= bits;

@@ -7,8 +7,16 @@
 /// Odd, so that no word is ever shifted out of the hash.
 const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Words by which a whole item is found: its first four.
+/// Words by which a whole item is found, its first four, and of a seed of a near copy.
 pub(crate) const HEAD: usize = 4;
+
+/// The key of a run of [`HEAD`] words.
+#[inline(always)]
+pub(crate) fn quad(words: &[u64; HEAD]) -> u64 {
+    const SQUARE: u64 = BASE.wrapping_mul(BASE);
+    let pair = |a: u64, b: u64| a.wrapping_mul(BASE).wrapping_add(b);
+    mix(pair(words[0], words[1]).wrapping_mul(SQUARE).wrapping_add(pair(words[2], words[3])))
+}
 
 /// The hash of the last `n` words pushed.
 #[derive(Clone, Copy, Debug)]
@@ -54,15 +62,12 @@ pub(crate) fn each(words: &[u64], n: usize, mut take: impl FnMut(usize, u64)) {
     }
 }
 
-/// Spreads a polynomial over all 64 bits (the finaliser of MurmurHash3), since its low bits do not
-/// depend on the order of the words.
-#[inline]
-fn mix(mut hash: u64) -> u64 {
-    hash ^= hash >> 33;
-    hash = hash.wrapping_mul(0xFF51_AFD7_ED55_8CCD);
-    hash ^= hash >> 33;
-    hash = hash.wrapping_mul(0xC4CE_B9FE_1A85_EC53);
-    hash ^ (hash >> 33)
+/// Spreads a polynomial over all 64 bits, since its low bits do not depend on the order of the
+/// words. One multiplication is enough: word hashes are random already.
+#[inline(always)]
+pub(crate) fn mix(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 32)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    hash ^ (hash >> 29)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use memmap2::Mmap;
 use potable_manifests::Digest;
 
-use crate::format::{self, BlocklistError, Header, Record, TextRow};
+use crate::format::{self, BlocklistError, Header, NearRow, Record, TextRow};
 use crate::text::NORMALISER;
 
 /// A verified blocklist. Cheap to load: the file is mapped, and threads and processes share it.
@@ -130,9 +130,10 @@ impl Blocklist {
         }
     }
 
-    /// Number of keys of each table: n-grams, heads of short items, whole messages.
-    pub fn key_counts(&self) -> [usize; 3] {
-        [0, 1, 2].map(|table| self.table(table).keys.len())
+    /// Number of keys of each table: n-grams, heads of short items, whole messages, seeds of near
+    /// copies.
+    pub fn key_counts(&self) -> [usize; 4] {
+        [GRAMS, HEADS, MESSAGES, SEEDS].map(|table| self.table(table).keys.len())
     }
 
     fn verified(bytes: Bytes, name: String) -> Result<Self, BlocklistError> {
@@ -152,13 +153,18 @@ impl Blocklist {
 
     /// Refuses tables whose parts do not fit each other.
     fn check_tables(&self) -> Result<(), BlocklistError> {
-        for table in 0..3 {
+        for table in 0..format::TABLES {
             let view = self.table(table);
             let fits = view.offsets.len() == view.keys.len() + 1
-                && (view.directory.len() - usize::from(!view.directory.is_empty())).is_power_of_two()
-                && view.prefilter.len().is_power_of_two();
+                && (view.directory.len() - usize::from(!view.directory.is_empty())).is_power_of_two();
             if !fits {
                 let section = format::FIRST_TABLE + table * format::TABLE_SECTIONS;
+                return Err(BlocklistError::Section { blocklist: self.name.clone(), section });
+            }
+        }
+        for filter in 0..format::FILTERS {
+            if !self.filter(filter).words.len().is_power_of_two() {
+                let section = format::FIRST_FILTER + filter;
                 return Err(BlocklistError::Section { blocklist: self.name.clone(), section });
             }
         }
@@ -177,7 +183,7 @@ impl Blocklist {
         format::u32_at(self.section(format::ITEMS), item as usize * 16 + field * 4)
     }
 
-    /// One of the three tables.
+    /// One of the tables.
     pub(crate) fn table(&self, table: usize) -> Table<'_> {
         let part = |part| self.section(format::FIRST_TABLE + table * format::TABLE_SECTIONS + part);
         let directory = part(3).as_chunks().0;
@@ -187,8 +193,27 @@ impl Blocklist {
             records: part(2).as_chunks().0,
             directory,
             bits: directory.len().saturating_sub(1).max(1).ilog2(),
-            prefilter: part(4).as_chunks().0,
         }
+    }
+
+    /// One of the prefilters.
+    pub(crate) fn filter(&self, filter: usize) -> Filter<'_> {
+        Filter { words: self.section(format::FIRST_FILTER + filter).as_chunks().0 }
+    }
+
+    /// A text of which near copies are looked for.
+    pub(crate) fn near(&self, near: u32) -> NearRow {
+        let row = self.section(format::NEAR).as_chunks::<16>().0.get(near as usize);
+        let row = row.map_or(&[][..], |row| &row[..]);
+        let field = |at| format::u32_at(row, at);
+        NearRow { item: field(0), start: field(4), words: field(8), seeds: field(12) }
+    }
+
+    /// The words of a near text: a byte of the hash and a weight each.
+    pub(crate) fn sketch(&self, near: &NearRow) -> &[[u8; 2]] {
+        let all = self.section(format::SKETCH).as_chunks::<2>().0;
+        let start = near.start as usize;
+        all.get(start..start + near.words as usize).unwrap_or_default()
     }
 
     pub(crate) fn text(&self, text: u32) -> TextRow {
@@ -207,6 +232,71 @@ impl Blocklist {
 pub(crate) const GRAMS: usize = 0;
 pub(crate) const HEADS: usize = 1;
 pub(crate) const MESSAGES: usize = 2;
+pub(crate) const SEEDS: usize = 3;
+
+/// Numbers of the prefilters: n-grams; blocks, one of which every n-gram of a text holds; the
+/// runs of four words by which short items and near copies are found; whole messages.
+pub(crate) const GRAM_FILTER: usize = 0;
+pub(crate) const BLOCK_FILTER: usize = 1;
+pub(crate) const QUAD_FILTER: usize = 2;
+pub(crate) const MESSAGE_FILTER: usize = 3;
+
+/// A prefilter in the bytes of a blocklist.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filter<'b> {
+    words: &'b [[u8; 8]],
+}
+
+impl Filter<'_> {
+    /// False for nearly all keys that it was not made of, true for all others.
+    #[inline(always)]
+    pub(crate) fn may_hold(&self, key: u64) -> bool {
+        let (word, bits) = format::prefilter_place(key, self.words.len());
+        self.words.get(word).is_some_and(|&word| u64::from_le_bytes(word) & bits == bits)
+    }
+
+    /// Asks for the cache line that `key` is in.
+    #[inline(always)]
+    fn prefetch(&self, key: u64) {
+        let (word, _) = format::prefilter_place(key, self.words.len());
+        if let Some(word) = self.words.get(word) {
+            #[cfg(target_arch = "x86_64")]
+            #[expect(unsafe_code, reason = "there is no safe way to ask for a cache line")]
+            // SAFETY: a prefetch reads nothing, and SSE is part of every x86-64 processor.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(word.as_ptr().cast());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = word;
+        }
+    }
+
+    /// Adds to `found` the numbers of the `keys` that the filter may hold. Keys are made many at a
+    /// time and then looked up, so that the processor waits for many cache lines at once.
+    #[inline]
+    pub(crate) fn places(&self, mut keys: impl Iterator<Item = u64>, found: &mut Vec<u32>) {
+        let mut some = [0; 128];
+        let mut before = 0;
+        loop {
+            let mut filled = 0;
+            for (room, key) in some.iter_mut().zip(&mut keys) {
+                *room = key;
+                filled += 1;
+                self.prefetch(key);
+            }
+            for (at, &key) in some.iter().take(filled).enumerate() {
+                if self.may_hold(key) {
+                    found.push(before + at as u32);
+                }
+            }
+            before += filled as u32;
+            if filled < some.len() {
+                return;
+            }
+        }
+    }
+}
 
 /// A table in the bytes of a blocklist. Reads never panic, whatever the bytes are.
 #[derive(Clone, Copy, Debug)]
@@ -216,7 +306,6 @@ pub(crate) struct Table<'b> {
     records: &'b [[u8; 8]],
     directory: &'b [[u8; 4]],
     bits: u32,
-    prefilter: &'b [[u8; 8]],
 }
 
 /// What a table has on a key.
@@ -228,17 +317,6 @@ pub(crate) struct Found<'b> {
 }
 
 impl<'b> Table<'b> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
-    /// False for nearly all keys that the table does not hold, true for all that it holds.
-    #[inline]
-    pub(crate) fn may_hold(&self, key: u64) -> bool {
-        let (word, bits) = format::prefilter_place(key, self.prefilter.len());
-        self.prefilter.get(word).is_some_and(|&word| u64::from_le_bytes(word) & bits == bits)
-    }
-
     /// The records of `key`.
     pub(crate) fn find(&self, key: u64) -> Option<Found<'b>> {
         let bucket = format::bucket_of(key, self.bits) as usize;

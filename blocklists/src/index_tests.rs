@@ -5,6 +5,7 @@ use super::*;
 use crate::benchmark::{BenchmarkMeta, Item};
 use crate::build::BlocklistBuilder;
 use crate::format::{CHECKSUM, FORMAT_VERSION};
+use crate::scan::{Part, Rule, Scanner};
 
 fn built() -> Blocklist {
     let mut builder = BlocklistBuilder::new(8).expect("n");
@@ -125,6 +126,69 @@ fn refuses_a_header_that_is_no_json() {
     assert_eq!(error, "blocklist: header is not valid");
     let error = broken(|bytes| bytes[32..40].copy_from_slice(&[0; 8]), Sealed::Yes);
     assert_eq!(error, "blocklist: header is not valid");
+}
+
+/// A small blocklist of the current format: two items, a short one and a canary.
+fn sample() -> Blocklist {
+    let mut builder = BlocklistBuilder::new(13).expect("n");
+    let canaries = vec!["canary guid 26b5c67b-86d2-4b3c".to_owned()];
+    let meta = BenchmarkMeta { name: "sample".into(), canaries, ..BenchmarkMeta::default() };
+    let stems = [
+        "A lighthouse keeper counts 37 ships before dawn and 12 ferries after it; how many vessels pass the \
+         granite pier in three such mornings if fog hides every fifth one?",
+        "How many ways are there to seat nine people?",
+    ];
+    let items = stems.iter().enumerate().map(|(number, stem)| Item {
+        id: format!("sample/{number}"),
+        stem: (*stem).to_owned(),
+        options: Vec::new(),
+    });
+    builder.add(meta, items).expect("items");
+    builder.build().expect("built")
+}
+
+const COMPAT: &[u8] = include_bytes!("../compat/format-2.blk");
+
+#[test]
+fn reads_a_file_of_this_format_version_that_was_written_before() {
+    let list = Blocklist::from_bytes(COMPAT.to_vec()).expect("a file of the current version is read");
+    assert_eq!((list.benchmark_name(0), list.item_id(1), list.items()), ("sample", "sample/1", 3));
+    let coverage = list.header().benchmarks[0].coverage;
+    assert_eq!((coverage.items, coverage.by_ngram, coverage.by_near_copy), (2, 1, 1));
+    let rows = [
+        ("note: how many ways are there to seat nine people", 1, Rule::ShortItem),
+        ("ships before dawn and 12 ferries after it; how many vessels pass the pier", 0, Rule::NGram),
+        (
+            "A lighthouse keeper counts 37 boats before dawn and 12 ferries at noon; how many vessels pass our \
+             granite pier in three such evenings if fog hides every fifth one?",
+            0,
+            Rule::NearCopy,
+        ),
+        ("# canary GUID 26b5c67b-86d2-4b3c", 2, Rule::Canary),
+    ];
+    for (text, item, rule) in rows {
+        let part = Part { text, message: 0, whole_prompt: false };
+        let mut scanner = Scanner::new(&list);
+        let found: Vec<_> = scanner.check(&[part], false).iter().map(|hit| (hit.item, hit.rule)).collect();
+        assert_eq!(found, [(item, rule)], "{text}");
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "writes the file of a new format version")]
+fn writes_the_same_bytes_as_before_for_the_same_items() {
+    if std::env::var_os("POTABLE_BLESS").is_some() {
+        let path = format!("{}/compat/format-{FORMAT_VERSION}.blk", env!("CARGO_MANIFEST_DIR"));
+        std::fs::write(path, sample().as_bytes()).expect("written");
+        return;
+    }
+    assert!(sample().as_bytes() == COMPAT, "changed bytes need a new FORMAT_VERSION and file in compat/");
+}
+
+#[test]
+fn refuses_version_1_and_names_both() {
+    let error = broken(|bytes| bytes[8..12].copy_from_slice(&[1, 0, 0, 0]), Sealed::Yes);
+    assert_eq!(error, "blocklist: has format version `1`, this potable reads version `2`");
 }
 
 #[test]

@@ -5,23 +5,31 @@
 //! the verdict on a text ([`scan`]). It reads no corpora and no network: items come in as an
 //! iterator, texts as string slices. A verdict is a pure function of the text and the blocklist.
 
+mod ascii;
+mod background;
 pub mod benchmark;
 pub mod build;
+mod cover;
 mod family;
 mod fold;
 pub mod format;
 mod gram;
+mod hash;
 pub mod index;
 pub mod known;
+mod masks;
+mod near;
 mod plan;
+mod rarity;
 pub mod scan;
 mod suffix;
 mod tex;
 pub mod text;
+mod wide;
 
 pub use benchmark::{BenchmarkDefinition, BenchmarkMeta, DefinitionError, Item, SourceFile};
 pub use build::{BlocklistBuilder, NGRAM_RANGE};
-pub use format::{BenchmarkEntry, BlocklistError, Coverage, FORMAT_VERSION, Header};
+pub use format::{Background, BenchmarkEntry, BlocklistError, Coverage, FORMAT_VERSION, Header};
 pub use index::{Blocklist, Protection};
 pub use scan::{Action, Hit, Part, Rule, Scanner, excerpt};
 pub use text::{NORMALISER, Word, Words, words_of};

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::background::Counts;
 use crate::benchmark::Item;
 use crate::format::{BlocklistError, Record, TableRows, WEAK_KEY, small};
 use crate::gram::{self, HEAD};
@@ -23,6 +24,12 @@ const ANYWHERE_DISTINCT: usize = 6;
 /// Most records of one gram in one text, and of a boilerplate gram in all.
 const MOST_POSITIONS: usize = 4;
 const MOST_WEAK_RECORDS: usize = 8;
+
+/// Words of a block: every n-gram of a text holds a whole block of those that begin at multiples
+/// of this.
+pub(crate) fn block_words(ngram: usize) -> usize {
+    ngram.div_ceil(2)
+}
 
 /// Own flag beside those of [`Word`]: a number of three digits or more.
 const LONG_NUMBER: u8 = 1 << 7;
@@ -63,8 +70,21 @@ impl Corpus {
         words
     }
 
+    /// The words of the texts of `item` that have fewer than `ngram`: its stem, or its stem and
+    /// each option.
+    pub(crate) fn short_texts(&self, item: &ItemWords, ngram: usize) -> Vec<Vec<u64>> {
+        let stem = self.hashes(&item.stem);
+        let with = |option| [stem, self.hashes(option)].concat();
+        let texts = std::iter::once(stem.to_vec()).chain(item.options.iter().map(with));
+        texts.filter(|words| words.len() < ngram).collect()
+    }
+
     pub(crate) fn hashes(&self, words: &Range<usize>) -> &[u64] {
         self.hashes.get(words.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn flags(&self, words: &Range<usize>) -> &[u8] {
+        self.flags.get(words.clone()).unwrap_or_default()
     }
 
     fn words(&mut self, text: &str) -> Range<usize> {
@@ -105,6 +125,7 @@ pub(crate) enum Whole {
 pub(crate) struct Plan<'c> {
     corpus: &'c Corpus,
     families: &'c [u32],
+    counts: &'c Counts,
     ngram: usize,
     pub(crate) texts: Vec<Text>,
     grams: Vec<Gram>,
@@ -120,9 +141,14 @@ struct Gram {
 }
 
 impl<'c> Plan<'c> {
-    /// The plan for `corpus`, whose items belong to `families`.
-    pub(crate) fn new(corpus: &'c Corpus, families: &'c [u32], ngram: usize) -> Result<Self, BlocklistError> {
-        let mut plan = Self { corpus, families, ngram, texts: Vec::new(), grams: Vec::new() };
+    /// The plan for `corpus`, whose items belong to `families`, `counts` being of clean text.
+    pub(crate) fn new(
+        corpus: &'c Corpus,
+        families: &'c [u32],
+        counts: &'c Counts,
+        ngram: usize,
+    ) -> Result<Self, BlocklistError> {
+        let mut plan = Self { corpus, families, counts, ngram, texts: Vec::new(), grams: Vec::new() };
         for (item, words) in corpus.items.iter().enumerate() {
             plan.add_text(item, None);
             if words.stem.len() < ngram {
@@ -167,6 +193,17 @@ impl<'c> Plan<'c> {
         Ok(rows)
     }
 
+    /// The keys of all blocks of [`block_words`] words of texts with grams, sorted.
+    pub(crate) fn blocks(&self) -> Vec<u64> {
+        let mut blocks = Vec::new();
+        for text in self.texts.iter().filter(|text| !text.canary && text.hashes.len() >= self.ngram) {
+            gram::each(&text.hashes, block_words(self.ngram), |_, key| blocks.push(key));
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
     /// The table of texts that are matched whole in the way of `whole`.
     pub(crate) fn whole_table(&self, whole: Whole) -> Result<TableRows, BlocklistError> {
         let around = Surroundings::new();
@@ -191,10 +228,10 @@ impl<'c> Plan<'c> {
     fn add_text(&mut self, item: usize, option: Option<usize>) {
         let words = &self.corpus.items[item];
         let mut hashes = self.corpus.hashes(&words.stem).to_vec();
-        let mut flags = self.corpus.flags.get(words.stem.clone()).unwrap_or_default().to_vec();
+        let mut flags = self.corpus.flags(&words.stem).to_vec();
         if let Some(option) = option.and_then(|option| words.options.get(option)) {
             hashes.extend_from_slice(self.corpus.hashes(option));
-            flags.extend_from_slice(self.corpus.flags.get(option.clone()).unwrap_or_default());
+            flags.extend_from_slice(self.corpus.flags(option));
         }
         let item = item as u32;
         let (solid, boilerplate, canary) = (false, false, words.canary);
@@ -242,7 +279,7 @@ impl<'c> Plan<'c> {
                 None
             } else if text.canary || fallback || plain || distinctive {
                 Some(Whole::Anywhere)
-            } else if around.strip(&text.hashes, |&hash| hash).len() >= HEAD {
+            } else if around.strip(&text.hashes).len() >= HEAD {
                 Some(Whole::Message)
             } else {
                 None
@@ -278,11 +315,12 @@ impl<'c> Plan<'c> {
             });
         }
         for (text, families) in self.texts.iter_mut().zip(seen) {
-            text.boilerplate = families.len() >= BOILERPLATE_FAMILIES;
+            let key = gram::key_of(text.hashes.iter().copied());
+            text.boilerplate = families.len() >= BOILERPLATE_FAMILIES || self.counts.is_common_whole(key);
         }
     }
 
-    /// Whether the gram stands in several unrelated items.
+    /// Whether the gram stands in several unrelated items, or often in clean text.
     fn is_common(&self, group: &[Gram]) -> bool {
         let mut seen: Vec<u32> = Vec::with_capacity(BOILERPLATE_FAMILIES);
         for gram in group {
@@ -294,7 +332,7 @@ impl<'c> Plan<'c> {
                 return true;
             }
         }
-        false
+        group.first().is_some_and(|gram| self.counts.is_common_gram(gram.key))
     }
 
     /// A boilerplate gram names one item a benchmark, which is what reports count.
@@ -322,14 +360,19 @@ impl Whole {
     fn key(self, hashes: &[u64], around: &Surroundings) -> u64 {
         let words = match self {
             Self::Anywhere => hashes.get(..HEAD).unwrap_or_default(),
-            Self::Message => around.strip(hashes, |&hash| hash),
+            Self::Message => hashes.get(around.strip(hashes)).unwrap_or_default(),
         };
         gram::key_of(words.iter().copied())
     }
 }
 
 fn real_words(flags: &[u8]) -> usize {
-    flags.iter().filter(|&&f| f & (Word::IS_ALPHA2 | Word::IS_CJK) != 0).count()
+    flags.iter().filter(|&&flags| is_real(flags)).count()
+}
+
+/// Whether a word has two letters or more, or is a character of a script without spaces.
+pub(crate) fn is_real(flags: u8) -> bool {
+    flags & (Word::IS_ALPHA2 | Word::IS_CJK) != 0
 }
 
 fn distinct(hashes: &[u64]) -> usize {

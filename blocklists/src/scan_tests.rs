@@ -137,6 +137,97 @@ fn canaries_drop() {
     assert_eq!(list.header().benchmarks[0].coverage.items, 1);
 }
 
+const PROBLEM: &str = "A lighthouse keeper counts 37 ships before dawn and 12 ferries after it. Every fifth \
+                       vessel carries coal for the foundry. How many coal vessels pass the granite pier in three \
+                       such mornings, if fog hides none of them?";
+
+/// `text` with every `every`-th word replaced.
+fn edited(text: &str, every: usize) -> String {
+    let words = text.split(' ').enumerate();
+    words
+        .map(|(at, word)| if at % every == every - 1 { "walnut" } else { word })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn finds_copies_with_edits_and_in_another_order() {
+    let list = blocklist(vec![item(PROBLEM, &[]), item(LONG, &[])], &[]);
+    let sentences: Vec<&str> = PROBLEM.split_inclusive(". ").collect();
+    let inserted =
+        PROBLEM.replace(" and ", " and also ").replace(" for ", " only for ").replace(" in ", " just in ");
+    let looks = PROBLEM.replace("dawn", "d\u{430}wn").replace("coal", "c\u{43e}al");
+    for text in [edited(PROBLEM, 6), edited(PROBLEM, 8), inserted, looks, sentences.concat()] {
+        let found = hits(&list, &format!("Here: {text} Thanks."), Prompt::No);
+        assert_eq!(found.first().map(|hit| (hit.0, hit.2)), Some((0, Action::Drop)), "{text}");
+    }
+    let near = hits(&list, &edited(PROBLEM, 6), Prompt::No);
+    assert_eq!(near, [(0, Rule::NearCopy, Action::Drop)]);
+    assert!(hits(&list, &edited(PROBLEM, 2), Prompt::No).is_empty());
+}
+
+#[test]
+fn says_where_a_near_copy_is() {
+    let list = blocklist(vec![item(PROBLEM, &[])], &[]);
+    let text = format!("Before that, nothing. {} And nothing after.", edited(PROBLEM, 6));
+    let part = Part { text: &text, message: 2, whole_prompt: false };
+    let mut scanner = Scanner::new(&list);
+    let hit = scanner.check(&[part], false).first().copied().expect("hit");
+    assert_eq!((hit.rule, hit.message), (Rule::NearCopy, 2));
+    let span = text.get(hit.start as usize..hit.end as usize).expect("borders");
+    assert!(span.starts_with("A lighthouse") && span.ends_with("if fog"), "{span}");
+    assert!((780_000..900_000).contains(&hit.coverage_ppm), "{}", hit.coverage_ppm);
+}
+
+#[test]
+fn an_item_with_other_numbers_is_another_item() {
+    let list = blocklist(
+        vec![item("Find 37 of 512, add 91, then 64, 88, 1024 and 333 to what remains of it", &[])],
+        &[],
+    );
+    let other = "Find 21 of 743, add 55, then 12, 17, 6001 and 918 to what remains of it";
+    assert!(hits(&list, other, Prompt::No).is_empty());
+}
+
+#[test]
+fn a_message_that_is_only_boilerplate_of_an_item_drops() {
+    let stock = "for which of these two short stories does the narrator do something plainly wrong by the usual \
+                 standards of this country as they were in the year";
+    let topics = ["stole a bicycle", "helped an old neighbour", "painted the fence green"];
+    let items = topics.map(|topic| item(&format!("{stock} 2020? {topic}"), &[])).to_vec();
+    let list = blocklist(items, &[]);
+    let drops = |text: &str| hits(&list, text, Prompt::Whole).iter().any(|hit| hit.2 == Action::Drop);
+    assert!(drops(stock));
+    assert!(!drops(&format!("{stock} my uncle left for the coast")));
+    assert!(!drops("which of these two short stories does the narrator do something plainly wrong"));
+}
+
+#[test]
+fn a_row_alone_gives_what_it_gives_among_others() {
+    let list = blocklist(vec![item(PROBLEM, &[]), item(LONG, &[])], &["canary guid 26b5c67b"]);
+    let texts = [
+        edited(PROBLEM, 6),
+        LONG.to_owned(),
+        "nothing here".to_owned(),
+        format!("{} canary guid 26b5c67b {LONG}", edited(PROBLEM, 10)),
+        String::new(),
+    ];
+    let mut shared = Scanner::new(&list);
+    for text in texts.iter().chain(texts.iter().rev()) {
+        let part = Part { text, message: 0, whole_prompt: true };
+        assert_eq!(shared.check(&[part], false), Scanner::new(&list).check(&[part], false), "{text}");
+    }
+    // and as one part of many, but for the number of the part
+    let parts: Vec<Part> = texts.iter().map(|text| Part { text, message: 0, whole_prompt: true }).collect();
+    let together = shared.check(&parts, false).to_vec();
+    for (number, &part) in parts.iter().enumerate() {
+        let mut of_part: Vec<Hit> =
+            together.iter().filter(|hit| hit.part as usize == number).copied().collect();
+        of_part.iter_mut().for_each(|hit| hit.part = 0);
+        assert_eq!(of_part, Scanner::new(&list).check(&[part], false));
+    }
+}
+
 #[test]
 fn matches_do_not_cross_parts() {
     let list = blocklist(vec![item(LONG, &[])], &[]);
@@ -226,7 +317,7 @@ proptest! {
         let text = row.join(" ");
         let items: Vec<Item> = stems.iter().map(|stem| item(&stem.join(" "), &[])).collect();
 
-        let mut builder = BlocklistBuilder::new(n).expect("n");
+        let mut builder = BlocklistBuilder::new(n).expect("n").without_near_copies();
         let meta = BenchmarkMeta { name: "a".into(), ..BenchmarkMeta::default() };
         builder.add(meta, items.clone()).expect("items");
         let list = builder.build().expect("built");
@@ -240,6 +331,49 @@ proptest! {
         // boilerplate of many items names one of them
         prop_assert!(any.is_subset(&naive_any));
         prop_assert_eq!(any.is_empty(), naive_any.is_empty());
+    }
+
+    #[test]
+    fn looks_up_what_a_scan_of_every_word_finds(
+        stems in prop::collection::vec(words(0..40), 1..6),
+        picks in prop::collection::vec((any::<prop::sample::Index>(), 0usize..20, 1usize..40), 0..8),
+        noise in words(0..6),
+        n in 5usize..16,
+    ) {
+        let mut row: Vec<&str> = Vec::new();
+        for (pick, from, length) in picks {
+            row.extend(pick.get(&stems).iter().skip(from).take(length));
+            row.extend(&noise);
+        }
+        let mut builder = BlocklistBuilder::new(n).expect("n");
+        let meta = BenchmarkMeta { name: "a".into(), ..BenchmarkMeta::default() };
+        builder.add(meta, stems.iter().map(|stem| item(&stem.join(" "), &[]))).expect("items");
+        let list = builder.build().expect("built");
+        let mut scanner = Scanner::new(&list);
+        let text = row.join(" ");
+        scanner.check(&[Part { text: &text, message: 0, whole_prompt: false }], false);
+        let hashes: Vec<u64> = row.iter().map(|word| crate::text::hash_word(word.as_bytes())).collect();
+        prop_assert_eq!(&scanner.hashes, &hashes);
+
+        let (mut grams, mut seeds) = (Vec::new(), Vec::new());
+        gram::each(&hashes, n, |start, key| {
+            for record in list.table(GRAMS).find(key).into_iter().flat_map(Found::records) {
+                grams.push((start as u32, record.text, record.position));
+            }
+        });
+        gram::each(&hashes, HEAD, |start, key| {
+            for record in list.table(SEEDS).find(key).into_iter().flat_map(Found::records) {
+                seeds.push(Seed { near: record.text, start: start as u32, position: record.position });
+            }
+        });
+        let ngrams = scanner.matches.iter().filter(|m| m.rule == Rule::NGram);
+        let mut found: Vec<_> = ngrams.map(|m| (m.start, m.text, m.position)).collect();
+        found.sort_unstable();
+        grams.sort_unstable();
+        prop_assert_eq!(found, grams);
+        scanner.seeds.sort_unstable();
+        seeds.sort_unstable();
+        prop_assert_eq!(&scanner.seeds, &seeds);
     }
 
     #[test]

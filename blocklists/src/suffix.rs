@@ -1,5 +1,7 @@
 //! What people write around a question in a prompt; cut off before a whole message is compared.
 
+use std::ops::Range;
+
 use crate::text::Words;
 
 /// Behind a question. Only the words count, so spelling and punctuation are free.
@@ -26,6 +28,10 @@ const SUFFIXES: &[&str] = &[
     "explain your answer",
     "give a short answer",
     "answer with the option letter only",
+    "answer with a single number",
+    "answer with a single word",
+    "answer with a number",
+    "give only the final answer",
     "answer:",
     "final answer:",
     "the answer is",
@@ -78,24 +84,22 @@ impl Surroundings {
         Self { before: hashes(PREFIXES), behind: hashes(SUFFIXES) }
     }
 
-    /// The words of a message without what stands around the question; `hash` gives the hash of a
-    /// word.
-    pub(crate) fn strip<'w, T>(&self, mut words: &'w [T], hash: fn(&T) -> u64) -> &'w [T] {
-        let is = |words: &[T], cue: &[u64]| words.iter().map(hash).eq(cue.iter().copied());
+    /// The words of a message, given by their hashes, without what stands around the question: a
+    /// range of them.
+    pub(crate) fn strip(&self, words: &[u64]) -> Range<usize> {
+        let mut rest = words;
+        let mut start = 0;
         loop {
-            let length = words.len();
-            let behind = self.behind.iter().find_map(|cue| {
-                let (rest, end) = words.split_at_checked(length.checked_sub(cue.len())?)?;
-                is(end, cue).then_some(rest)
-            });
-            words = behind.unwrap_or(words);
-            let before = self.before.iter().find_map(|cue| {
-                let (start, rest) = words.split_at_checked(cue.len())?;
-                is(start, cue).then_some(rest)
-            });
-            words = before.unwrap_or(words);
-            if words.len() == length {
-                return words;
+            let length = rest.len();
+            if let Some(cue) = self.behind.iter().find(|cue| rest.ends_with(cue)) {
+                rest = rest.get(..length - cue.len()).unwrap_or_default();
+            }
+            if let Some(cue) = self.before.iter().find(|cue| rest.starts_with(cue)) {
+                rest = rest.get(cue.len()..).unwrap_or_default();
+                start += cue.len();
+            }
+            if rest.len() == length {
+                return start..start + length;
             }
         }
     }
@@ -121,7 +125,8 @@ mod tests {
     fn stripped(text: &str) -> String {
         let mut words = Vec::new();
         Words::new().scan(text, &mut words);
-        let rest = Surroundings::new().strip(&words, |word| word.hash);
+        let hashes: Vec<u64> = words.iter().map(|word| word.hash).collect();
+        let rest = words.get(Surroundings::new().strip(&hashes)).unwrap_or_default();
         let bounds = rest.first().zip(rest.last());
         let bounds = bounds.map_or(0..0, |(a, b)| a.start as usize..b.end as usize);
         text.get(bounds).unwrap_or_default().to_owned()

@@ -73,21 +73,39 @@ fn end_of_run(bytes: &[u8], from: usize, keep: impl Fn(u8) -> bool) -> usize {
 /// The command whose letters begin at `from`.
 fn command(text: &str, from: usize) -> (Piece<'_>, usize) {
     let (name, end) = letters(text, from);
-    if name.len() <= LONGEST_COMMAND
-        && let Ok(found) = COMMANDS.binary_search_by(|(known, _)| (*known).cmp(&name))
-    {
-        let piece = match COMMANDS.get(found).map(|(_, meaning)| *meaning) {
-            Some(Same(other)) => Piece::Command(Cow::Borrowed(other)),
-            Some(Vanish) => Piece::Break,
-            _ => Piece::Command(name),
-        };
-        return (piece, end);
+    let meaning = if name.len() <= LONGEST_COMMAND { known(&name) } else { None };
+    match meaning {
+        Some(Same(other)) => (Piece::Command(Cow::Borrowed(other)), end),
+        Some(Vanish) => (Piece::Break, end),
+        None if name.starts_with(['n', 't', 'r', 'b', 'f']) => (Piece::Break, from + 1),
+        Some(Name) | None => (Piece::Command(name), end),
     }
-    if matches!(name.as_bytes().first(), Some(b'n' | b't' | b'r' | b'b' | b'f')) {
-        return (Piece::Break, from + 1);
-    }
-    (Piece::Command(name), end)
 }
+
+/// What a listed command gives. Only those with the same first letter are looked at, most of which
+/// are told apart by their length.
+fn known(name: &str) -> Option<Meaning> {
+    let first = usize::from(*name.as_bytes().first()?);
+    let &[start, end] = BY_LETTER.get(first)?;
+    let mut same = COMMANDS.get(usize::from(start)..usize::from(end))?.iter();
+    same.find(|(known, _)| *known == name).map(|(_, meaning)| *meaning)
+}
+
+/// Where the commands of each first letter begin and end in [`COMMANDS`].
+static BY_LETTER: [[u8; 2]; 128] = {
+    let mut ranges = [[0; 2]; 128];
+    let mut at = 0;
+    while at < COMMANDS.len() {
+        let first = COMMANDS[at].0.as_bytes()[0] as usize;
+        if ranges[first][1] == 0 {
+            ranges[first][0] = at as u8;
+        }
+        at += 1;
+        ranges[first][1] = at as u8;
+    }
+    assert!(COMMANDS.len() < 256);
+    ranges
+};
 
 /// The letters from `from` on, over characters that show nothing, and the offset behind them.
 fn letters(text: &str, from: usize) -> (Cow<'_, str>, usize) {

@@ -14,10 +14,12 @@
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
-use xxhash_rust::xxh3::xxh3_64;
 
-use crate::fold;
+use crate::hash::hash_short;
+pub use crate::hash::hash_word;
+use crate::masks::{self, Masks};
 use crate::tex::{self, Piece};
+use crate::{ascii, fold, wide};
 
 /// Name and version of the word normaliser; written into every blocklist.
 pub const NORMALISER: &str = "words-1";
@@ -25,7 +27,7 @@ pub const NORMALISER: &str = "words-1";
 /// A word of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// `xxh3_64` (seed 0) of the UTF-8 bytes of the normalised word.
+    /// [`hash_word`] of the UTF-8 bytes of the normalised word.
     pub hash: u64,
     /// Byte offset of the word in the text.
     pub start: u32,
@@ -55,6 +57,7 @@ pub struct Words {
     /// Characters that NFKC has to see together, and the bytes they span.
     cluster: Vec<char>,
     cluster_span: (usize, usize),
+    masks: Vec<Masks>,
 }
 
 impl Words {
@@ -71,74 +74,55 @@ impl Words {
         self.run(text, Path::Fast, out);
     }
 
+    /// Replaces the content of `out` by the hashes of the words of `text`, in order.
+    pub(crate) fn hashes(&mut self, text: &str, out: &mut Vec<u64>) {
+        out.clear();
+        self.run(text, Path::Fast, out);
+    }
+
     fn run(&mut self, text: &str, path: Path, sink: &mut impl Sink) {
         let bytes = text.as_bytes();
+        let mut masks = std::mem::take(&mut self.masks);
+        if path == Path::Fast {
+            masks::classify(bytes, &mut masks);
+        }
         let mut at = 0;
         while at < bytes.len() {
             if path == Path::Fast {
-                at = self.plain_stretch(bytes, at, sink);
-            }
-            at = self.any_stretch(text, at, sink);
-        }
-    }
-
-    /// Reads ASCII words from `at` on. Stops at the end, or at the start of the first word that
-    /// touches a byte which needs the slow path, or at that byte.
-    fn plain_stretch(&mut self, bytes: &[u8], mut at: usize, sink: &mut impl Sink) -> usize {
-        loop {
-            let start = skip(bytes, at, |class| class == Class::Break || class == Class::Apostrophe);
-            let flags = match class_at(bytes, start) {
-                Class::Letter => match self.plain_letters(bytes, start) {
-                    Some(end) => {
-                        at = end;
-                        if self.word.len() > 1 { Word::IS_ALPHA2 } else { 0 }
-                    }
-                    None => return start,
-                },
-                Class::Digit => {
-                    at = skip(bytes, start, |class| class == Class::Digit);
-                    self.word.clear();
-                    self.word.extend_from_slice(bytes.get(start..at).unwrap_or_default());
-                    Word::IS_DIGIT
+                let start = at + ascii::apostrophes(bytes, at);
+                at = ascii::stop(bytes, &masks, start);
+                ascii::words(bytes, &masks, start..at, sink);
+                if at == bytes.len() {
+                    break;
                 }
-                _ => return start,
-            };
-            if class_at(bytes, at) == Class::Special {
-                return start;
-            }
-            sink.word(&self.word, (start, at), flags);
-        }
-    }
-
-    /// Puts the lower-cased letters from `start` on into `self.word`, over apostrophes between
-    /// letters, and gives the offset behind them; `None` if the slow path has to decide.
-    fn plain_letters(&mut self, bytes: &[u8], start: usize) -> Option<usize> {
-        self.word.clear();
-        let mut at = start;
-        loop {
-            let end = skip(bytes, at, |class| class == Class::Letter);
-            let letters = bytes.get(at..end).unwrap_or_default();
-            self.word.extend(letters.iter().map(|b| b | 0x20));
-            if class_at(bytes, end) != Class::Apostrophe {
-                return Some(end);
-            }
-            match class_at(bytes, end + 1) {
-                Class::Letter => at = end + 1,
-                Class::Special => return None,
-                _ => return Some(end),
+                at = match wide::stretch(bytes, at, sink) {
+                    wide::Read::Whole(next) => next,
+                    wide::Read::Part(next) => self.any_stretch(text, (next, path), sink),
+                };
+            } else {
+                at = self.any_stretch(text, (at, path), sink);
             }
         }
+        self.masks = masks;
     }
 
     /// Reads any text from `at` on, up to and with the first ASCII separator or escape that ends a
     /// word, so that no state is carried over.
-    fn any_stretch(&mut self, text: &str, mut at: usize, sink: &mut impl Sink) -> usize {
+    fn any_stretch(&mut self, text: &str, (mut at, path): (usize, Path), sink: &mut impl Sink) -> usize {
         let bytes = text.as_bytes();
         while let Some(&byte) = bytes.get(at) {
+            if path == Path::Fast && wide::takes(bytes, at) {
+                self.end_word(sink);
+                match wide::stretch(bytes, at, sink) {
+                    wide::Read::Whole(next) => return next,
+                    wide::Read::Part(next) => at = next,
+                }
+                continue;
+            }
             let (piece, next) = match byte {
                 b'\\' => tex::backslash(text, at),
                 b'&' => tex::entity(text, at),
-                _ if CLASSES[usize::from(byte)] == Class::Break => (Piece::Break, at + 1),
+                _ if separates(byte) => (Piece::Break, at + 1),
                 _ => {
                     let base = text.get(at..).and_then(|rest| rest.chars().next());
                     let base = base.unwrap_or(char::REPLACEMENT_CHARACTER);
@@ -296,14 +280,32 @@ pub fn words_of(text: &str) -> Vec<String> {
 }
 
 /// Takes the words of a text one by one.
-trait Sink {
+pub(crate) trait Sink {
     fn word(&mut self, word: &[u8], span: (usize, usize), flags: u8);
+
+    /// A word of at most 16 bytes as a number, its first byte lowest.
+    #[inline(always)]
+    fn short(&mut self, word: u128, span: (usize, usize), (length, flags): (usize, u8)) {
+        let bytes = word.to_le_bytes();
+        self.word(bytes.get(..length).unwrap_or_default(), span, flags);
+    }
 }
 
 impl Sink for Vec<Word> {
     fn word(&mut self, word: &[u8], (start, end): (usize, usize), flags: u8) {
         let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        self.push(Word { hash: xxh3_64(word), start: offset(start), end: offset(end), flags });
+        self.push(Word { hash: hash_word(word), start: offset(start), end: offset(end), flags });
+    }
+}
+
+impl Sink for Vec<u64> {
+    fn word(&mut self, word: &[u8], _span: (usize, usize), _flags: u8) {
+        self.push(hash_word(word));
+    }
+
+    #[inline(always)]
+    fn short(&mut self, word: u128, _span: (usize, usize), (length, _flags): (usize, u8)) {
+        self.push(hash_short(word, length));
     }
 }
 
@@ -354,44 +356,10 @@ fn push_char(buffer: &mut Vec<u8>, c: char) {
     buffer.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// What a byte does to a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
-    /// Separates; also stands for the end of the text.
-    Break,
-    Letter,
-    Digit,
-    Apostrophe,
-    /// Begins an escape or a character outside ASCII.
-    Special,
-}
-
-static CLASSES: [Class; 256] = classes();
-
-const fn classes() -> [Class; 256] {
-    let mut table = [Class::Break; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = match byte as u8 {
-            b'a'..=b'z' | b'A'..=b'Z' => Class::Letter,
-            b'0'..=b'9' => Class::Digit,
-            b'\'' => Class::Apostrophe,
-            b'\\' | b'&' | 0x80.. => Class::Special,
-            _ => Class::Break,
-        };
-        byte += 1;
-    }
-    table
-}
-
-fn class_at(bytes: &[u8], at: usize) -> Class {
-    bytes.get(at).map_or(Class::Break, |&b| CLASSES[usize::from(b)])
-}
-
-/// The offset of the first byte from `at` on that `keep` refuses.
-fn skip(bytes: &[u8], at: usize, keep: impl Fn(Class) -> bool) -> usize {
-    let rest = bytes.get(at..).unwrap_or_default();
-    at + rest.iter().position(|&b| !keep(CLASSES[usize::from(b)])).unwrap_or(rest.len())
+/// Whether an ASCII byte ends the word before it: neither letter, digit, apostrophe nor the begin of
+/// an escape.
+fn separates(byte: u8) -> bool {
+    byte.is_ascii() && !byte.is_ascii_alphanumeric() && !matches!(byte, b'\'' | b'\\' | b'&')
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ fn gives_spans_and_flags() {
     let seen: Vec<_> = out.iter().map(|w| (w.start, w.end, w.flags)).collect();
     let alpha = Word::IS_ALPHA2;
     assert_eq!(seen, [(0, 4, alpha), (5, 7, Word::IS_DIGIT), (8, 10, 0), (10, 13, Word::IS_CJK)]);
-    assert_eq!(out.first().map(|w| w.hash), Some(xxh3_64(b"its")));
+    assert_eq!(out.first().map(|w| w.hash), Some(hash_word(b"its")));
 }
 
 #[test]
@@ -73,60 +73,53 @@ fn keeps_words_apart_from_buffers_of_the_last_text() {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     scanner.scan("жé don", &mut first);
     scanner.scan("plain ascii", &mut second);
-    assert_eq!(second.first().map(|w| w.hash), Some(xxh3_64(b"plain")));
+    assert_eq!(second.first().map(|w| w.hash), Some(hash_word(b"plain")));
 }
+
+#[rustfmt::skip]
+const PIECES: &[&str] = &[
+    "\\frac", "\\dfrac", "\\nabla", "\\n", "\\left", "\\\\", "\\u00e9", "\\ud83d\\ude00", "\\'",
+    "\\-", "&amp;", "&lt;", "&#39;", "&#x4e2d;", "&eacute;", "&", "\\", "'", "\u{301}", "\u{200b}",
+    "\u{2019}", "\u{435}", "\u{3b1}", "求", "ｶ", "，", "。", "ガ", "カ", "\u{3099}", "für", "É", "–",
+    "\u{a0}", "中a", "7年", "ﾞ", "ก", "ำ", "각", "\u{1100}", "\u{1161}", "\u{11a8}", "½", "ß", "ς",
+    "İ", "´", "x", "S", "9", "क़", "\u{94d}",
+];
 
 fn fragment() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-zA-Z0-9 '.,]{0,8}",
         "[ -~]{0,8}",
-        proptest::sample::select(vec![
-            "\\frac",
-            "\\dfrac",
-            "\\nabla",
-            "\\n",
-            "\\left",
-            "\\\\",
-            "\\u00e9",
-            "\\ud83d\\ude00",
-            "\\'",
-            "\\-",
-            "&amp;",
-            "&lt;",
-            "&#39;",
-            "&#x4e2d;",
-            "&eacute;",
-            "&",
-            "\\",
-            "'",
-            "\u{301}",
-            "\u{200b}",
-            "\u{2019}",
-            "\u{435}",
-            "\u{3b1}",
-            "求",
-            "ｶ",
-            "ﾞ",
-            "ก",
-            "ำ",
-            "각",
-            "\u{1100}",
-            "\u{1161}",
-            "\u{11a8}",
-            "½",
-            "ß",
-            "ς",
-            "İ",
-            "´",
-            "x",
-            "S",
-            "9",
-            "क़",
-            "\u{94d}",
-        ])
-        .prop_map(String::from),
+        proptest::sample::select(PIECES).prop_map(String::from),
         any::<char>().prop_map(String::from),
     ]
+}
+
+/// Texts with TeX, escapes, code, ideographs, kana and umlauts in their usual surroundings.
+const USUAL: &[&str] = &[
+    include_str!("tex.rs"),
+    include_str!("fold.rs"),
+    include_str!("text_tests.rs"),
+    include_str!("suffix.rs"),
+    "已知 $AB$ 是半径为 $2$ 的圆，求x的值。「日本語のテキスト」ガ、カ\u{3099}ｶﾞ！ 2023年12月，第3章…",
+    "Für die Größe “Straße” – l’été, naïve cafés; Ärger's Übung2, ÿ×÷ß §5·3 «où»\u{a0}à",
+    "don't 'quote' rock'n'roll 5'3 x'5 \\alpha'x \\n'y \\frac12 a&lt;b&amp;c e\u{301}x 〖→□",
+];
+
+#[test]
+fn fast_path_equals_slow_path_on_usual_text() {
+    for text in USUAL {
+        // from every border, so that blocks of 64 bytes begin everywhere
+        for start in (0..text.len().min(300)).filter(|&at| text.is_char_boundary(at)) {
+            let text = text.get(start..).expect("border");
+            let (mut fast, mut slow): (Vec<Word>, Vec<Word>) = (Vec::new(), Vec::new());
+            Words::new().run(text, Path::Fast, &mut fast);
+            Words::new().run(text, Path::Slow, &mut slow);
+            assert_eq!(fast, slow);
+            let mut hashes = Vec::new();
+            Words::new().hashes(text, &mut hashes);
+            assert!(fast.iter().map(|word| word.hash).eq(hashes));
+        }
+    }
 }
 
 proptest! {

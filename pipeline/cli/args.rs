@@ -13,6 +13,14 @@ pub struct Args {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// What to print.
+    #[command(flatten)]
+    pub output: OutputFlags,
+}
+
+/// What to print.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct OutputFlags {
     /// Print nothing but errors.
     #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Run")]
     pub quiet: bool,

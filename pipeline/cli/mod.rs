@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
         }
     };
     quiet_guards();
-    let output = Output::new(args.quiet, args.verbose, args.no_progress);
+    let output = Output::new(&args.output);
     let result = match args.command {
         Command::Prep(args) => prep::run(args, &output),
         Command::Blocklist(args) => blocklist::run(args, &output),

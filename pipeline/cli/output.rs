@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Error;
 
+use super::args::OutputFlags;
+
 /// Where and how much to print.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
@@ -33,9 +35,10 @@ pub enum ProgressStyle {
 
 impl Output {
     /// Output by the flags, the terminal and `NO_COLOR`.
-    pub fn new(quiet: bool, verbose: bool, no_progress: bool) -> Self {
+    pub fn new(flags: &OutputFlags) -> Self {
+        let no_progress = flags.no_progress;
         let terminal = io::stderr().is_terminal();
-        let level = match (quiet, verbose) {
+        let level = match (flags.quiet, flags.verbose) {
             (true, _) => Level::Quiet,
             (false, true) => Level::Verbose,
             (false, false) => Level::Normal,

@@ -135,6 +135,7 @@ fn reason_of(rule: Rule) -> DropReason {
     match rule {
         Rule::ShortItem => DropReason::DecontaminateShortItem,
         Rule::Canary => DropReason::DecontaminateCanary,
+        Rule::NearCopy => DropReason::DecontaminateNearCopy,
         _ => DropReason::DecontaminateNgram,
     }
 }

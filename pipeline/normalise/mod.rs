@@ -8,7 +8,7 @@ mod turn;
 pub use policy::{
     ControlText, EmptyThink, History, LeadingNewlines, OnLossy, OnUnclosed, Policy, TextFormat, Train,
 };
-pub use rendered::{Acted, RenderedSample};
+pub use rendered::{Acted, ControlFinder, RenderedSample};
 
 use crate::decontaminate::{Checked, CheckedRow};
 use crate::run::reason::DropReason;
@@ -18,12 +18,13 @@ use crate::source::adapt::Outcome;
 #[derive(Clone, Debug)]
 pub struct Normaliser {
     policy: Policy,
+    controls: ControlFinder,
 }
 
 impl Normaliser {
-    /// A normaliser of this policy.
-    pub fn new(policy: Policy) -> Self {
-        Normaliser { policy }
+    /// A normaliser of this policy, for a tokenizer with these control strings.
+    pub fn new(policy: Policy, controls: ControlFinder) -> Self {
+        Normaliser { policy, controls }
     }
 
     /// The policy in force.
@@ -33,15 +34,20 @@ impl Normaliser {
 
     /// Renders a row to one or more samples. What the policy did besides is counted in `acted`.
     pub fn apply(&self, row: &CheckedRow, acted: &mut Acted) -> Outcome<Vec<RenderedSample>> {
+        let drops = self.policy.control_text == ControlText::Drop;
         match row.content() {
             Checked::Document(document) => {
-                if self.policy.control_text == ControlText::Drop && rendered::has_control_text(&document.text)
-                {
+                if drops && self.controls.finds(&document.text) {
                     return Outcome::Drop(DropReason::NormaliseControlText);
                 }
                 Outcome::Keep(vec![RenderedSample::document(&document.text)])
             }
-            Checked::Chat(conversation) => qwen3::normalise(conversation, &self.policy, acted),
+            Checked::Chat(conversation) => {
+                if drops && conversation.strings().iter().any(|(_, text, _)| self.controls.finds(text)) {
+                    return Outcome::Drop(DropReason::NormaliseControlText);
+                }
+                qwen3::normalise(conversation, &self.policy, acted)
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The Qwen3 (hybrid) chat format. The text is that of the model's own chat template, rule by rule;
 //! the options of the policy say what is dropped, stripped or trained on besides.
 
-use super::policy::{ControlText, EmptyThink, History, LeadingNewlines, OnLossy, OnUnclosed, Policy, Train};
-use super::rendered::{Acted, RenderedSample, has_control_text};
+use super::policy::{EmptyThink, History, LeadingNewlines, OnLossy, OnUnclosed, Policy, Train};
+use super::rendered::{Acted, RenderedSample};
 use super::turn::{Fault, Turn};
 use crate::run::reason::DropReason;
 use crate::source::adapt::{Conversation, Message, Outcome, Role};
@@ -20,7 +20,8 @@ pub enum Ending {
     },
 }
 
-/// Renders a conversation to its samples, or says why there are none.
+/// Renders a conversation to its samples, or says why there are none. Control strings in its text are
+/// looked for before, by [`super::Normaliser`].
 pub fn normalise(
     conversation: &Conversation,
     policy: &Policy,
@@ -65,11 +66,6 @@ pub fn render(
 }
 
 fn refuse(conversation: &Conversation, policy: &Policy) -> Option<DropReason> {
-    if policy.control_text == ControlText::Drop
-        && conversation.strings().iter().any(|(_, text, _)| has_control_text(text))
-    {
-        return Some(DropReason::NormaliseControlText);
-    }
     let messages = &conversation.messages;
     if policy.on_lossy == OnLossy::Drop
         && messages.iter().any(|m| m.lossy || matches!(m.role, Role::Other(_)))
@@ -80,7 +76,9 @@ fn refuse(conversation: &Conversation, policy: &Policy) -> Option<DropReason> {
         if !messages.iter().any(|m| m.role == Role::Assistant) {
             return Some(DropReason::NormaliseNoAssistant);
         }
-        if !messages.iter().any(|m| m.role == Role::User) {
+        let asks = |m: &Message| m.role == Role::User && !m.text().trim().is_empty();
+        let query = messages.get(last_query(messages)).filter(|m| m.role == Role::User);
+        if !messages.iter().any(asks) || query.is_some_and(|m| !asks(m)) {
             return Some(DropReason::NormaliseNoUser);
         }
     }
@@ -192,6 +190,10 @@ impl<'a> Renderer<'a> {
         if closes {
             turn = Turn { reasoning: Turn::unclosed_reasoning(message), answer: "", fault: None };
             self.count("unclosed-think-closed");
+        }
+        if self.policy.drop_unanswered && turn.reasoning.trim().is_empty() {
+            // White space is no reasoning to train on.
+            turn.reasoning = "";
         }
         let trained = self.is_trained(index);
         let unanswered = turn.answer.trim().is_empty() && message.tool_calls.is_empty() && !closes;

@@ -76,12 +76,32 @@ impl RenderedSample {
     }
 }
 
-/// Whether the text holds a control string.
+/// Whether the text holds a control string of Qwen3.
 pub fn has_control_text(text: &str) -> bool {
-    static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-        AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(CONTROL_STRINGS).ok()
-    });
-    // Every control string begins with `<|`, which is rare in text.
-    memchr::memmem::find(text.as_bytes(), b"<|").is_some()
-        && FINDER.as_ref().is_none_or(|finder| finder.is_match(text))
+    static QWEN3: LazyLock<ControlFinder> = LazyLock::new(|| ControlFinder::new(&CONTROL_STRINGS));
+    QWEN3.finds(text)
+}
+
+/// Finds the control strings of a tokenizer in text.
+#[derive(Clone, Debug)]
+pub struct ControlFinder {
+    finder: Option<AhoCorasick>,
+    /// Whether every control string begins with `<|`, which is rare in text and quickly looked for.
+    barred: bool,
+}
+
+impl ControlFinder {
+    /// A finder of these strings.
+    pub fn new<S: AsRef<str>>(strings: &[S]) -> Self {
+        let texts: Vec<&str> = strings.iter().map(AsRef::as_ref).filter(|text| !text.is_empty()).collect();
+        let barred = texts.iter().all(|text| text.starts_with("<|"));
+        let build = || AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&texts).ok();
+        ControlFinder { finder: if texts.is_empty() { None } else { build() }, barred }
+    }
+
+    /// Whether the text holds one of them.
+    pub fn finds(&self, text: &str) -> bool {
+        let Some(finder) = &self.finder else { return false };
+        (!self.barred || memchr::memmem::find(text.as_bytes(), b"<|").is_some()) && finder.is_match(text)
+    }
 }

@@ -392,10 +392,10 @@ fn pack(file: &PackFile) -> Result<PackConfig, RecipeError> {
 
 fn output(file: &OutputFile) -> Result<OutputConfig, RecipeError> {
     let validation = file.validation.unwrap_or(0.0);
-    if !(0.0..=0.5).contains(&validation) {
+    if validation != 0.0 && !(1e-6..=0.5).contains(&validation) {
         return Err(RecipeError::value(
             "[output]",
-            format!("`validation = {validation}` is not a share up to 0.5"),
+            format!("`validation = {validation}` is not 0 or a share between 0.000001 and 0.5"),
         ));
     }
     let positive = |value: Option<u64>, default: u64, key: &str| match value.unwrap_or(default) {

@@ -9,6 +9,7 @@ use super::card::{Card, CardConfig};
 use super::error::RecipeError;
 use super::file::{OnBadRow, SourceEntry};
 use super::resolve::{ResolvedSource, check_name};
+use crate::normalise::rendered::has_control_text;
 use crate::source::adapt::MappingFile;
 
 /// Resolves the source at `index`.
@@ -67,6 +68,15 @@ pub fn resolve_source(
                 "remove the source, or the key",
             ));
         }
+    }
+    if let Some(text) =
+        source.system.as_deref().filter(|text| text.trim().is_empty() || has_control_text(text))
+    {
+        return Err(RecipeError::value_hint(
+            place,
+            format!("`system = {text:?}` is blank or holds a control string"),
+            "leave the key out, or give plain text",
+        ));
     }
     if let Some(id) = &entry.corpus {
         with_card(&mut source, id, cards, entry.allow_eval_split.unwrap_or(false))?;
@@ -179,9 +189,11 @@ fn closest(id: &str, cards: &[Card]) -> Option<String> {
 fn weight(weight: Option<f64>, place: &str) -> Result<Option<u64>, RecipeError> {
     match weight {
         None => Ok(None),
-        Some(w) if w > 0.0 && w <= 1.0 => Ok(Some((w * 1e6).round() as u64)),
-        Some(w) => {
-            Err(RecipeError::value(place, format!("`weight = {w}` is not a share above 0 and up to 1")))
-        }
+        Some(w) if (1e-6..=1.0).contains(&w) => Ok(Some((w * 1e6).round() as u64)),
+        Some(w) => Err(RecipeError::value_hint(
+            place,
+            format!("`weight = {w}` is not a share between 0.000001 and 1"),
+            "a weight is the share of the phase's tokens that the source has",
+        )),
     }
 }

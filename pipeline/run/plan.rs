@@ -13,6 +13,7 @@ use crate::recipe::lock::{LOCK_VERSION, Lock, LockedFile, LockedSource};
 use crate::recipe::resolve::{ResolvedPhase, ResolvedSource};
 use crate::source::adapt::mapping::Shape;
 use crate::source::adapt::{Mapping, MappingFile};
+use crate::source::cell::Cell;
 use crate::source::error::SourceError;
 use crate::source::open::{Compression, Format, Location, SourceFile, Stamp, digest};
 use crate::source::predicate::{Kind, Predicate};
@@ -118,7 +119,10 @@ impl Plan {
             }
         }
         let bytes: u64 = sources.iter().map(PlannedSource::planned_bytes).sum();
-        let partitions = bytes.div_ceil(phase.output.partition_bytes).clamp(1, 65_536) as u32;
+        // A partition without rows is work for nothing.
+        let rows: Option<u64> = sources.iter().map(PlannedSource::rows).sum();
+        let most = rows.map_or(65_536, |rows| rows.div_ceil(16).clamp(1, 65_536));
+        let partitions = bytes.div_ceil(phase.output.partition_bytes).clamp(1, most) as u32;
         Ok(Plan { phase, sources, units, partitions, cut })
     }
 
@@ -263,7 +267,7 @@ fn plan_source(
     let predicate = match &source.predicate {
         Some(text) => {
             let predicate = Predicate::parse(text, &source.name)?;
-            let kinds = infer_kinds(&found, predicate.columns())?;
+            let kinds = infer_kinds(&source.name, &found, predicate.columns())?;
             Some(predicate.with_kinds(kinds))
         }
         None => None,
@@ -364,28 +368,55 @@ fn whole(sampler: Sampler, chunk_bytes: usize) -> ReadRequest {
 }
 
 /// What the values of the columns of a `where` are, over all rows of JSON files: rows of one chunk may
-/// lack what others have.
-fn infer_kinds(files: &[SourceFile], columns: &[String]) -> Result<Vec<Kind>, SourceError> {
-    let json: Vec<&SourceFile> =
-        files.iter().filter(|file| matches!(file.format, Format::Jsonl | Format::Json)).collect();
-    let one = |file: &&SourceFile| -> Result<Vec<Kind>, SourceError> {
-        let mut kinds = vec![Kind::Null; columns.len()];
-        let mut reader = open_reader(file, "", &whole(Sampler::all(0), 1 << 20))?;
-        while let Some(chunk) = reader.next_chunk()? {
-            for index in 0..chunk.batch.len() {
-                // What cannot be read is an error of its own, later.
-                let cells = chunk.batch.decode(index, columns).unwrap_or_default();
-                kinds.iter_mut().zip(&cells).for_each(|(kind, cell)| kind.add(cell));
+/// lack what others have. A column that no row has is misspelt.
+fn infer_kinds(
+    source_name: &str,
+    files: &[SourceFile],
+    columns: &[String],
+) -> Result<Vec<Kind>, SourceError> {
+    let is_json = |file: &&SourceFile| matches!(file.format, Format::Jsonl | Format::Json);
+    let json: Vec<&SourceFile> = files.iter().filter(is_json).collect();
+    let found: Vec<Vec<Seen>> =
+        json.par_iter().map(|file| columns_of(file, columns)).collect::<Result<_, _>>()?;
+    let mut sums = vec![Seen::default(); columns.len()];
+    for file in found {
+        for (sum, one) in sums.iter_mut().zip(file) {
+            sum.there |= one.there;
+            sum.kind.merge(one.kind);
+        }
+    }
+    let missing = columns.iter().zip(&sums).find(|(_, sum)| !sum.there);
+    if let (Some((column, _)), Some(file), true) = (missing, json.first(), json.len() == files.len()) {
+        return Err(SourceError::MissingKey {
+            place: file.path().display().to_string(),
+            source_name: source_name.to_owned(),
+            column: column.clone(),
+        });
+    }
+    Ok(sums.into_iter().map(|sum| sum.kind).collect())
+}
+
+/// What was seen of a column.
+#[derive(Clone, Default)]
+struct Seen {
+    kind: Kind,
+    there: bool,
+}
+
+fn columns_of(file: &SourceFile, columns: &[String]) -> Result<Vec<Seen>, SourceError> {
+    let mut seen = vec![Seen::default(); columns.len()];
+    let mut reader = open_reader(file, "", &whole(Sampler::all(0), 1 << 20))?;
+    while let Some(chunk) = reader.next_chunk()? {
+        for index in 0..chunk.batch.len() {
+            // What cannot be read is an error of its own, later.
+            let cells = chunk.batch.decode(index, columns).unwrap_or_default();
+            for ((seen, cell), name) in seen.iter_mut().zip(&cells).zip(columns) {
+                seen.kind.add(cell);
+                seen.there = seen.there || *cell != Cell::Null || chunk.batch.present(index).contains(name);
             }
         }
-        Ok(kinds)
-    };
-    let found: Vec<Vec<Kind>> = json.par_iter().map(one).collect::<Result<_, _>>()?;
-    let mut kinds = vec![Kind::Null; columns.len()];
-    for file in found {
-        kinds.iter_mut().zip(file).for_each(|(kind, other)| kind.merge(other));
     }
-    Ok(kinds)
+    Ok(seen)
 }
 
 /// Hashes and measures a file, and cuts it. With `count`, rows are counted even where that takes a
@@ -442,11 +473,16 @@ fn count_rows(file: &SourceFile) -> Result<u64, SourceError> {
     Ok(rows)
 }
 
-fn line_ranges(cuts: &[(u64, u64)], size: u64) -> Vec<Range> {
-    let ends = cuts.iter().skip(1).map(|cut| cut.0).chain([size]);
+fn line_ranges(cuts: &[jsonl::Cut], size: u64) -> Vec<Range> {
+    let ends = cuts.iter().skip(1).map(|cut| cut.offset).chain([size]);
     cuts.iter()
         .zip(ends)
-        .map(|(&(start, first_row), end)| Range { first_row, bytes: Some((start, end)), ..Range::default() })
+        .map(|(cut, end)| Range {
+            first_row: cut.line,
+            ordinal: cut.row,
+            bytes: Some((cut.offset, end)),
+            ..Range::default()
+        })
         .collect()
 }
 
@@ -457,13 +493,13 @@ fn group_ranges(groups: &[(u64, u64)], unit_bytes: u64) -> Vec<Range> {
         rows += group_rows;
         bytes += group_bytes;
         if bytes >= unit_bytes {
-            ranges.push(Range { first_row: first, rows: Some(rows), ..Range::default() });
+            ranges.push(Range { first_row: first, ordinal: first, rows: Some(rows), ..Range::default() });
             first += rows;
             (rows, bytes) = (0, 0);
         }
     }
     if rows > 0 || ranges.is_empty() {
-        ranges.push(Range { first_row: first, rows: Some(rows), ..Range::default() });
+        ranges.push(Range { first_row: first, ordinal: first, rows: Some(rows), ..Range::default() });
     }
     ranges
 }
@@ -476,9 +512,9 @@ fn limit_rows(files: &mut Vec<PlannedFile>, limit: u64) {
         if file.rows.is_some_and(|all| rows < all) {
             file.text_bytes = (u128::from(file.text_bytes) * u128::from(rows)
                 / u128::from(file.rows.unwrap_or(1).max(1))) as u64;
-            file.cuts.retain(|range| range.first_row < rows);
+            file.cuts.retain(|range| range.ordinal < rows);
             for range in &mut file.cuts {
-                let room = rows - range.first_row;
+                let room = rows - range.ordinal;
                 range.rows = Some(range.rows.map_or(room, |r| r.min(room)));
             }
         }

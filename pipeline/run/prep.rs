@@ -17,7 +17,7 @@ use super::seal::{Sealing, TEMPLATE, locked_benchmarks};
 use super::select::{Selection, select};
 use super::staged::{STAGE_FORMAT, Staged};
 use crate::decontaminate::benchmarks::{self, BenchmarkError, Places};
-use crate::normalise::Normaliser;
+use crate::normalise::{ControlFinder, Normaliser};
 use crate::recipe::file::Exact;
 use crate::recipe::resolve::{Against, ResolvedPhase};
 use crate::recipe::{Recipe, RecipeError};
@@ -206,7 +206,7 @@ impl PhaseRun<'_> {
         let stages = Stages {
             plan: &plan,
             blocklist: blocklist.as_ref(),
-            normaliser: Normaliser::new(self.phase.policy),
+            normaliser: Normaliser::new(self.phase.policy, ControlFinder::new(&tokeniser.control_strings())),
             tokeniser: &tokeniser,
         };
         self.work(&stages, work, excluded)
@@ -332,8 +332,9 @@ impl PhaseRun<'_> {
             let round = Round { bands: &source_bands, folder, progress: self.progress };
             paths.extend(map_round(stages, &round, self.pool)?);
             let files = opened(&paths)?;
-            check_keys(stages.plan, &files)?;
             check_unchanged(stages.plan)?;
+            check_rows(stages.plan, &files)?;
+            check_keys(stages.plan, &files)?;
             self.progress.enter(Step::Select);
             let selection = self.pool.install(|| select(stages.plan, &files, excluded))?;
             if !sampling::raise(&mut thresholds, &selection) {
@@ -411,6 +412,25 @@ fn check_keys(plan: &Plan, files: &[Staged]) -> Result<(), RunError> {
                 column: column.clone(),
             }
             .into());
+        }
+    }
+    Ok(())
+}
+
+/// Every row that the plan counted was passed.
+fn check_rows(plan: &Plan, files: &[Staged]) -> Result<(), RunError> {
+    for (s, source) in plan.sources.iter().enumerate() {
+        for (f, file) in source.files.iter().enumerate() {
+            let Some(expected) = file.limit.or(file.rows) else { continue };
+            let own = files.iter().map(|file| &file.ledger).filter(|ledger| {
+                (ledger.source as usize, ledger.file as usize) == (s, f) && ledger.above.is_none()
+            });
+            let got: u64 = own.map(|ledger| ledger.passed).sum();
+            if got != expected {
+                return Err(
+                    SourceError::RowCount { path: file.file.path().to_path_buf(), got, expected }.into()
+                );
+            }
         }
     }
     Ok(())

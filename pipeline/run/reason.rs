@@ -67,6 +67,8 @@ reasons! {
     DecontaminateNgram = Decontaminate, "decontaminate.ngram", "n-gram of a benchmark item";
     /// Holds a short benchmark item whole.
     DecontaminateShortItem = Decontaminate, "decontaminate.short-item", "short benchmark item";
+    /// Is a near copy of a benchmark item.
+    DecontaminateNearCopy = Decontaminate, "decontaminate.near-copy", "near copy of a benchmark item";
     /// Holds a benchmark's canary string.
     DecontaminateCanary = Decontaminate, "decontaminate.canary", "canary string of a benchmark";
     /// No assistant turn.

@@ -1,6 +1,6 @@
 //! Reduce: one partition's samples to packs to shards, in an order that only the seed decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use potable_manifests::{Digest, ShardRecord, SourceTokens, Split};
@@ -62,7 +62,7 @@ impl Reduction<'_> {
 
     /// Shards of an earlier, unfinished run that no result names.
     fn remove_strays(&self) -> Result<(), RunError> {
-        let mut named: Vec<PathBuf> = Vec::new();
+        let mut named: BTreeSet<PathBuf> = BTreeSet::new();
         for partition in 0..self.plan.partitions {
             if let Some(result) = self.finished(partition) {
                 named.extend(result.shards.iter().map(|(shard, _, _)| self.out.join(&shard.path)));

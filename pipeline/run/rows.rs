@@ -290,9 +290,10 @@ impl<'a> Mapper<'a> {
     }
 
     fn span(&self, batch: &RowBatch) -> String {
-        let last = batch.row_number(batch.len().saturating_sub(1));
-        let place = self.row_place(batch.row_number(0));
-        format!("{place} to {last}: source `{}`", self.source.config.name)
+        let file = self.source.files.get(self.place.unit.file as usize);
+        let path = file.map_or(String::new(), |f| f.file.path().display().to_string());
+        let (first, last) = (batch.row_number(0), batch.row_number(batch.len().saturating_sub(1)));
+        format!("{path}: rows {first} to {last}: source `{}`", self.source.config.name)
     }
 }
 

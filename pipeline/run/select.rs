@@ -2,7 +2,7 @@
 //! Duplicates share a partition, so that each partition is settled by itself; caps are cut at one
 //! sampling hash a source.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 use rayon::prelude::*;
 
@@ -41,6 +41,8 @@ pub struct SelectedRow {
     pub tokens: u64,
     /// Its samples by turn.
     pub samples: Vec<SampleRef>,
+    /// Whether it goes on; every row of a selection does.
+    pub kept: bool,
 }
 
 /// What select counts for one source.
@@ -74,19 +76,24 @@ pub struct Selection {
     pub short: Vec<(usize, u64)>,
 }
 
-/// Selects. `files` are the staged files of all rounds; `excluded` the sorted keys of another phase.
+/// Selects. `files` are the staged files; `excluded` the sorted keys of another phase.
+///
+/// Sources are settled in the order of the recipe: of a source, rows that an earlier source kept and
+/// later copies of its own rows go first, then what its cap leaves out. A row that a cap leaves out
+/// gives way to a copy of it in a later source.
 ///
 /// # Errors
 /// A staged file that is damaged; a weight that asks for more than there is.
 pub fn select(plan: &Plan, files: &[Staged], excluded: &[u128]) -> Result<Selection, RunError> {
     let packer = Packer::new(plan.phase.pack.clone());
-    let settled: Vec<Settled> = (0..plan.partitions)
+    let rules = Rules { packer: &packer, excluded };
+    let gathered: Vec<Gathered> = (0..plan.partitions)
         .into_par_iter()
-        .map(|partition| settle(plan, files, partition, &Rules { packer: &packer, excluded }))
+        .map(|partition| gather_fitting(plan, files, partition, &rules))
         .collect::<Result<_, _>>()?;
     let mut selection =
         Selection { counts: vec![SelectCounts::default(); plan.sources.len()], ..Selection::default() };
-    for one in settled {
+    for one in gathered {
         for (sum, counts) in selection.counts.iter_mut().zip(&one.counts) {
             add(sum, counts);
         }
@@ -94,7 +101,12 @@ pub fn select(plan: &Plan, files: &[Staged], excluded: &[u128]) -> Result<Select
         selection.partitions.push(one.rows);
     }
     selection.overlong.sort_unstable();
-    apply_caps(plan, &mut selection)?;
+    let caps = caps(plan, &selection.partitions)?;
+    let mut taken: Vec<HashSet<u128>> = vec![HashSet::new(); selection.partitions.len()];
+    for (source, caps) in caps.iter().enumerate() {
+        settle_source(&mut selection, &mut taken, &Settling { source, caps, exact: plan.phase.exact });
+    }
+    selection.partitions.par_iter_mut().for_each(|rows| rows.retain(|row| row.kept));
     Ok(selection)
 }
 
@@ -103,47 +115,109 @@ struct Rules<'a> {
     excluded: &'a [u128],
 }
 
-struct Settled {
+struct Gathered {
     rows: Vec<SelectedRow>,
     counts: Vec<SelectCounts>,
     overlong: Vec<(RowId, u64)>,
 }
 
-/// Settles the duplicates and the length policy of one partition.
-fn settle(plan: &Plan, files: &[Staged], partition: u32, rules: &Rules) -> Result<Settled, RunError> {
+/// The rows of a partition that fit a pack and that no other phase took, in the order of their ids.
+fn gather_fitting(
+    plan: &Plan,
+    files: &[Staged],
+    partition: u32,
+    rules: &Rules,
+) -> Result<Gathered, RunError> {
     let mut rows = gather(files, partition)?;
-    rows.sort_unstable_by_key(|row| (row.key, row.id));
-    let mut settled = Settled {
-        rows: Vec::new(),
+    rows.sort_unstable_by_key(|row| row.id);
+    let mut gathered = Gathered {
+        rows: Vec::with_capacity(rows.len()),
         counts: vec![SelectCounts::default(); plan.sources.len()],
         overlong: Vec::new(),
     };
-    let mut previous = None;
     for row in rows {
         let mut stray = SelectCounts::default();
-        let counts = settled.counts.get_mut(row.id.source as usize).unwrap_or(&mut stray);
-        let samples = row.samples.len() as u64;
-        if plan.phase.exact != Exact::None && previous == Some(row.key) {
-            counts.duplicates.0 += 1;
-            counts.duplicates.1 += samples;
-            continue;
-        }
-        previous = Some(row.key);
+        let counts = gathered.counts.get_mut(row.id.source as usize).unwrap_or(&mut stray);
         if rules.excluded.binary_search(&row.key).is_ok() {
             counts.other_phase.0 += 1;
-            counts.other_phase.1 += samples;
+            counts.other_phase.1 += row.samples.len() as u64;
             continue;
         }
         match fit_row(row, rules.packer, counts) {
-            Ok(row) => {
-                counts.kept_rows += 1;
-                settled.rows.push(row);
-            }
-            Err(overlong) => settled.overlong.push(overlong),
+            Ok(row) => gathered.rows.push(row),
+            Err(overlong) => gathered.overlong.push(overlong),
         }
     }
-    settled.rows.sort_unstable_by_key(|row| row.id);
-    Ok(settled)
+    Ok(gathered)
+}
+
+struct Settling<'a> {
+    source: usize,
+    caps: &'a [Cap],
+    exact: Exact,
+}
+
+/// Settles one source: duplicates, then caps.
+fn settle_source(selection: &mut Selection, taken: &mut [HashSet<u128>], settling: &Settling) {
+    let own = |row: &SelectedRow| row.id.source as usize == settling.source;
+    let duplicates: (u64, u64) = selection
+        .partitions
+        .par_iter_mut()
+        .zip(taken.par_iter())
+        .map(|(rows, taken)| {
+            let (mut seen, mut count) = (HashSet::new(), (0, 0));
+            for row in rows.iter_mut().filter(|row| own(row)) {
+                row.kept =
+                    settling.exact == Exact::None || (!taken.contains(&row.key) && seen.insert(row.key));
+                if !row.kept {
+                    count.0 += 1;
+                    count.1 += row.samples.len() as u64;
+                }
+            }
+            count
+        })
+        .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let cutoff = cutoff(selection, settling);
+    let counts = selection.counts.get_mut(settling.source);
+    let (mut kept, mut capped) = (0, (0, 0));
+    for (rows, taken) in selection.partitions.iter_mut().zip(taken) {
+        for row in rows.iter_mut().filter(|row| own(row) && row.kept) {
+            row.kept = cutoff.is_none_or(|last| (row.hash, row.id) <= last);
+            if row.kept {
+                kept += 1;
+                taken.insert(row.key);
+            } else {
+                capped.0 += 1;
+                capped.1 += row.samples.len() as u64;
+            }
+        }
+    }
+    if let Some(counts) = counts {
+        counts.duplicates = duplicates;
+        counts.capped = capped;
+        counts.kept_rows = kept;
+    }
+}
+
+/// The last row that the caps of a source let in; notes a source that has too few rows.
+fn cutoff(selection: &mut Selection, settling: &Settling) -> Option<(u64, RowId)> {
+    if settling.caps.is_empty() {
+        return None;
+    }
+    let own = |row: &&SelectedRow| row.id.source as usize == settling.source && row.kept;
+    let rows = selection.partitions.iter().flatten().filter(own);
+    let mut rows: Vec<(u64, RowId, u64)> = rows.map(|row| (row.hash, row.id, row.tokens)).collect();
+    rows.sort_unstable();
+    let outcomes: Vec<Result<(u64, RowId), u64>> =
+        settling.caps.iter().map(|cap| last_within(&rows, *cap)).collect();
+    // With two caps, the one that is met first holds.
+    let met = outcomes.iter().filter_map(|outcome| outcome.ok()).min();
+    if met.is_none()
+        && let Some(factor) = outcomes.into_iter().filter_map(Result::err).min()
+    {
+        selection.short.push((settling.source, factor));
+    }
+    met
 }
 
 /// Leaves the samples that fit; a row without one is overlong.
@@ -183,7 +257,7 @@ fn gather(files: &[Staged], partition: u32) -> Result<Vec<SelectedRow>, RunError
             let sample = SampleRef { chunk: chunk as u32, index: index as u32, turn, tokens, first_trained };
             match rows.last_mut() {
                 Some(last) if last.id == id => last.samples.push(sample),
-                _ => rows.push(SelectedRow { id, hash, key, tokens: 0, samples: vec![sample] }),
+                _ => rows.push(SelectedRow { id, hash, key, tokens: 0, samples: vec![sample], kept: true }),
             }
         }
     }
@@ -191,15 +265,12 @@ fn gather(files: &[Staged], partition: u32) -> Result<Vec<SelectedRow>, RunError
 }
 
 fn add(sum: &mut SelectCounts, one: &SelectCounts) {
-    sum.duplicates.0 += one.duplicates.0;
-    sum.duplicates.1 += one.duplicates.1;
     sum.other_phase.0 += one.other_phase.0;
     sum.other_phase.1 += one.other_phase.1;
     sum.overlong.0 += one.overlong.0;
     sum.overlong.1 += one.overlong.1;
     sum.overlong.2 += one.overlong.2;
     sum.truncated_tokens += one.truncated_tokens;
-    sum.kept_rows += one.kept_rows;
 }
 
 /// What a source may have.
@@ -207,46 +278,6 @@ fn add(sum: &mut SelectCounts, one: &SelectCounts) {
 enum Cap {
     Rows(u64),
     Tokens(u64),
-}
-
-fn apply_caps(plan: &Plan, selection: &mut Selection) -> Result<(), RunError> {
-    let supply = supply(plan, selection);
-    let caps = caps(plan, &supply)?;
-    let mut cutoffs: BTreeMap<u32, (u64, RowId)> = BTreeMap::new();
-    let mut short = Vec::new();
-    for (source, cap) in caps {
-        let mut rows: Vec<(u64, RowId, u64)> = selection
-            .partitions
-            .iter()
-            .flatten()
-            .filter(|row| row.id.source == source as u32)
-            .map(|row| (row.hash, row.id, row.tokens))
-            .collect();
-        rows.sort_unstable();
-        match last_within(&rows, cap) {
-            Ok(last) => {
-                // With two caps, the one that is met first holds.
-                let cutoff = cutoffs.entry(source as u32).or_insert(last);
-                *cutoff = last.min(*cutoff);
-            }
-            Err(factor) => short.push((source, factor)),
-        }
-    }
-    short.retain(|(source, _)| !cutoffs.contains_key(&(*source as u32)));
-    selection.short = short;
-    let counts = &mut selection.counts;
-    for rows in &mut selection.partitions {
-        rows.retain(|row| {
-            let keep = cutoffs.get(&row.id.source).is_none_or(|last| (row.hash, row.id) <= *last);
-            if !keep && let Some(counts) = counts.get_mut(row.id.source as usize) {
-                counts.capped.0 += 1;
-                counts.capped.1 += row.samples.len() as u64;
-                counts.kept_rows -= 1;
-            }
-            keep
-        });
-    }
-    Ok(())
 }
 
 /// The last row within a cap, of rows sorted by hash; an error with the factor (ppm) of what is
@@ -270,29 +301,34 @@ fn last_within(rows: &[(u64, RowId, u64)], cap: Cap) -> Result<(u64, RowId), u64
     Err((u128::from(want) * 1_000_000 / u128::from(have.max(1))) as u64)
 }
 
-fn supply(plan: &Plan, selection: &Selection) -> Vec<u64> {
+/// Tokens of each source that a phase of weights could take: copies count for the first source that
+/// has them, whatever caps later leave out.
+fn supply(plan: &Plan, partitions: &[Vec<SelectedRow>]) -> Vec<u64> {
     let mut supply = vec![0; plan.sources.len()];
-    for row in selection.partitions.iter().flatten() {
-        if let Some(tokens) = supply.get_mut(row.id.source as usize) {
-            *tokens += row.tokens;
+    for rows in partitions {
+        let mut seen = HashSet::new();
+        for row in rows {
+            let first = plan.phase.exact == Exact::None || seen.insert(row.key);
+            if let Some(tokens) = supply.get_mut(row.id.source as usize).filter(|_| first) {
+                *tokens += row.tokens;
+            }
         }
     }
     supply
 }
 
-fn caps(plan: &Plan, supply: &[u64]) -> Result<Vec<(usize, Cap)>, RunError> {
+/// The caps of each source.
+fn caps(plan: &Plan, partitions: &[Vec<SelectedRow>]) -> Result<Vec<Vec<Cap>>, RunError> {
+    let supply = supply(plan, partitions);
     let weighted =
-        plan.sources.iter().zip(supply).filter_map(|(s, &have)| s.config.weight_ppm.map(|w| (w, have)));
-    let most = weighted.map(|(w, have)| (u128::from(have) * 1_000_000 / u128::from(w)) as u64).min();
+        plan.sources.iter().zip(&supply).filter_map(|(s, &have)| s.config.weight_ppm.map(|w| (w, have)));
+    let most = weighted.map(|(w, have)| (u128::from(have) * 1_000_000 / u128::from(w.max(1))) as u64).min();
     let total = plan.phase.max_tokens.or(most);
-    let mut caps = Vec::new();
-    for (index, (source, &have)) in plan.sources.iter().zip(supply).enumerate() {
-        if let Some(rows) = source.config.max_rows {
-            caps.push((index, Cap::Rows(rows)));
-        }
-        if let Some(tokens) = source.config.max_tokens {
-            caps.push((index, Cap::Tokens(tokens)));
-        }
+    let mut all = Vec::with_capacity(supply.len());
+    for (source, &have) in plan.sources.iter().zip(&supply) {
+        let mut caps: Vec<Cap> = Vec::new();
+        caps.extend(source.config.max_rows.map(Cap::Rows));
+        caps.extend(source.config.max_tokens.map(Cap::Tokens));
         if let (Some(weight), Some(total)) = (source.config.weight_ppm, total) {
             let asked = (u128::from(total) * u128::from(weight) / 1_000_000) as u64;
             if asked > have && plan.phase.max_tokens.is_some() {
@@ -302,8 +338,9 @@ fn caps(plan: &Plan, supply: &[u64]) -> Result<Vec<(usize, Cap)>, RunError> {
                     supply: have,
                 });
             }
-            caps.push((index, Cap::Tokens(asked.min(have))));
+            caps.push(Cap::Tokens(asked.min(have)));
         }
+        all.push(caps);
     }
-    Ok(caps)
+    Ok(all)
 }

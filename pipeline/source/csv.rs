@@ -13,8 +13,8 @@ use super::reader::{Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sam
 /// Reads records; a row's number is its index after the header. Every value is text.
 pub struct CsvReader {
     file: SourceFile,
-    input: csv::Reader<QuoteCounter>,
-    odd_quotes: Arc<AtomicBool>,
+    input: csv::Reader<QuoteFollower>,
+    open_quote: Arc<AtomicBool>,
     header: StringRecord,
     sampler: Sampler,
     chunk_bytes: usize,
@@ -28,9 +28,9 @@ impl CsvReader {
     /// # Errors
     /// As [`SourceFile::open`], a broken header, or a wanted column that is not there.
     pub fn open(file: &SourceFile, source_name: &str, request: &ReadRequest) -> Result<Self, SourceError> {
-        let odd_quotes = Arc::new(AtomicBool::new(false));
-        let counter = QuoteCounter { input: file.open()?, odd: odd_quotes.clone() };
-        let mut input = csv::ReaderBuilder::new().flexible(true).from_reader(counter);
+        let open_quote = Arc::new(AtomicBool::new(false));
+        let follower = QuoteFollower { input: file.open()?, field: Field::Start, open: open_quote.clone() };
+        let mut input = csv::ReaderBuilder::new().flexible(true).from_reader(follower);
         let header = input.headers().map_err(|e| csv_error(file, 0, e))?.clone();
         let present: Vec<String> =
             header.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
@@ -38,7 +38,7 @@ impl CsvReader {
         let mut reader = CsvReader {
             file: file.clone(),
             input,
-            odd_quotes,
+            open_quote,
             header: StringRecord::from(present),
             sampler: request.sampler,
             chunk_bytes: request.chunk_bytes,
@@ -56,7 +56,7 @@ impl CsvReader {
             self.input.read_byte_record(&mut record).map_err(|e| csv_error(&self.file, self.row, e))?;
         if !found {
             // The parser takes the end of the file for the end of an open quote.
-            return if self.odd_quotes.load(Ordering::Relaxed) { Err(self.unclosed()) } else { Ok(None) };
+            return if self.open_quote.load(Ordering::Relaxed) { Err(self.unclosed()) } else { Ok(None) };
         }
         self.row += 1;
         let line = record.position().map_or(0, csv::Position::line);
@@ -102,17 +102,41 @@ impl RowReader for CsvReader {
     }
 }
 
-/// Remembers whether an odd number of quotes went through.
-struct QuoteCounter {
+/// Follows the quotes of RFC 4180, to know whether the file ends inside of a quoted field.
+struct QuoteFollower {
     input: Box<dyn BufRead + Send>,
-    odd: Arc<AtomicBool>,
+    field: Field,
+    open: Arc<AtomicBool>,
 }
 
-impl Read for QuoteCounter {
+/// Where in a field the last byte stood.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Start,
+    Plain,
+    Quoted,
+    /// After a quote in a quoted field: its end, or the first of a pair.
+    Quote,
+}
+
+impl Field {
+    fn after(self, byte: u8) -> Field {
+        match (self, byte) {
+            (Field::Quoted, b'"') => Field::Quote,
+            (Field::Quoted, _) => Field::Quoted,
+            (Field::Start | Field::Quote, b'"') => Field::Quoted,
+            (_, b',' | b'\n' | b'\r') => Field::Start,
+            _ => Field::Plain,
+        }
+    }
+}
+
+impl Read for QuoteFollower {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let n = self.input.read(buffer)?;
-        let quotes = memchr::memchr_iter(b'"', buffer.get(..n).unwrap_or_default()).count();
-        self.odd.fetch_xor(quotes % 2 == 1, Ordering::Relaxed);
+        let read = buffer.get(..n).unwrap_or_default();
+        self.field = read.iter().fold(self.field, |field, &byte| field.after(byte));
+        self.open.store(self.field == Field::Quoted, Ordering::Relaxed);
         Ok(n)
     }
 }

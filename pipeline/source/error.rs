@@ -89,7 +89,7 @@ pub enum SourceError {
         reason: String,
     },
     /// Fewer or more rows than the file promises.
-    #[error("{path}: gave {got} rows where its footer promises {expected}", path = path.display())]
+    #[error("{path}: gave {got} rows where {expected} were counted", path = path.display())]
     RowCount {
         /// The file.
         path: PathBuf,

@@ -108,8 +108,19 @@ pub struct Scan {
     pub size: u64,
     /// Lines that are not blank.
     pub rows: u64,
-    /// Start byte and first line of each piece of about `piece` bytes; only of uncompressed files.
-    pub cuts: Vec<(u64, u64)>,
+    /// Where pieces of about `piece` bytes begin.
+    pub cuts: Vec<Cut>,
+}
+
+/// Where a piece of a file begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Byte.
+    pub offset: u64,
+    /// Line.
+    pub line: u64,
+    /// Rows before; blank lines are none.
+    pub row: u64,
 }
 
 /// Hashes an uncompressed JSONL file, counts its rows and finds where to cut it.
@@ -120,7 +131,7 @@ pub fn scan(file: &SourceFile, piece: u64) -> Result<Scan, SourceError> {
     let mut raw = file.open_raw()?;
     file.sniff(raw.as_mut())?;
     let mut hasher = Hasher::new();
-    let mut scan = Scan { sha256: String::new(), size: 0, rows: 0, cuts: vec![(0, 0)] };
+    let mut scan = Scan { sha256: String::new(), size: 0, rows: 0, cuts: vec![Cut::default()] };
     let (mut line, mut last_cut, mut blank) = (0u64, 0u64, true);
     loop {
         let buffer = raw.fill_buf().map_err(|e| file.read_error(e))?;
@@ -137,7 +148,7 @@ pub fn scan(file: &SourceFile, piece: u64) -> Result<Scan, SourceError> {
             at = end + 1;
             let offset = scan.size + at as u64;
             if offset - last_cut >= piece {
-                scan.cuts.push((offset, line));
+                scan.cuts.push(Cut { offset, line, row: scan.rows });
                 last_cut = offset;
             }
         }
@@ -147,7 +158,7 @@ pub fn scan(file: &SourceFile, piece: u64) -> Result<Scan, SourceError> {
         raw.consume(len);
     }
     scan.rows += u64::from(!blank);
-    scan.cuts.retain(|&(offset, _)| offset < scan.size);
+    scan.cuts.retain(|cut| cut.offset < scan.size);
     scan.sha256 = hasher.finish().hex().to_owned();
     Ok(scan)
 }
@@ -182,11 +193,35 @@ pub fn decode(line: &[u8], columns: &[String]) -> Result<Vec<Cell>, String> {
     Ok(cells)
 }
 
-/// The keys of a row, for messages.
+/// The keys of a row; none of a row that cannot be read. Values are passed over, so that one that
+/// cannot be read hides no key.
 pub fn keys(line: &[u8]) -> Vec<String> {
-    match serde_json::from_slice::<Cell>(bare(line)) {
-        Ok(Cell::Struct(fields)) => fields.into_iter().map(|(key, _)| key).collect(),
-        _ => Vec::new(),
+    let mut parser = serde_json::Deserializer::from_slice(bare(line));
+    Keys.deserialize(&mut parser).unwrap_or_default()
+}
+
+struct Keys;
+
+impl<'de> DeserializeSeed<'de> for Keys {
+    type Value = Vec<String>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<String>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Keys {
+    type Value = Vec<String>;
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("a JSON object")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<String>, A::Error> {
+        let mut keys: Vec<String> = Vec::new();
+        while let Some((key, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        Ok(keys)
     }
 }
 

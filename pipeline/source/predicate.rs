@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use polars::prelude::{
-    AnyValue, BooleanChunked, DataFrame, DataType, Expr, Field, IntoLazy, PlSmallStr, PolarsError,
+    AggExpr, AnyValue, BooleanChunked, DataFrame, DataType, Expr, Field, IntoLazy, PlSmallStr, PolarsError,
     PolarsResult, Series,
 };
 
@@ -132,7 +132,7 @@ impl Predicate {
         let series = self
             .columns
             .iter()
-            .filter_map(|name| batch.column_by_name(name).map(|column| series_of_array(name, column)));
+            .filter_map(|name| batch.column_by_name(name).map(|column| guarded_series(name, column)));
         self.evaluate(series, batch.num_rows(), place)
     }
 
@@ -149,7 +149,6 @@ impl Predicate {
         let series = self.columns.iter().enumerate().filter_map(|(number, name)| {
             let at = columns.iter().position(|column| column == name)?;
             let kind = self.kinds.get(number).unwrap_or(&Kind::Text);
-            let kind = if *kind == Kind::Null { &Kind::Text } else { kind };
             let values: Vec<AnyValue> = rows
                 .iter()
                 .map(|cells| cells.get(at).map_or(AnyValue::Null, |cell| kind.value(cell)))
@@ -188,7 +187,8 @@ impl Predicate {
     }
 }
 
-/// Whether a node's value at a row depends on that row alone.
+/// Whether a node's value at a row depends on that row alone. What is not known to is refused: a value
+/// that other rows decide would change with the batch.
 fn is_row_wise(node: &Expr) -> bool {
     match node {
         Expr::Alias(..)
@@ -201,37 +201,69 @@ fn is_row_wise(node: &Expr) -> bool {
         | Expr::Eval { .. }
         | Expr::StructEval { .. }
         | Expr::Field(_) => true,
+        // The list of `x IN (1, 2)`.
+        Expr::Agg(AggExpr::Implode { input, .. }) => {
+            input.into_iter().all(|inner| matches!(inner, Expr::Literal(_)))
+        }
         Expr::Function { function, .. } => {
-            // Shifts, ranks, running sums and the like take part of their value from other rows.
             let name = function.to_string();
-            ![
-                "cum_",
-                "shift",
-                "rank",
-                "diff",
-                "rolling",
-                "unique",
-                "row_index",
-                "sort",
-                "reverse",
-                "sample",
-                "shuffle",
-                "first",
-                "last",
-                "mode",
-                "value_counts",
-                "fill_null_with",
-                "backward_fill",
-                "forward_fill",
-                "interpolate",
-                "ewm",
-            ]
-            .iter()
-            .any(|word| name.starts_with(word))
+            let name = name.strip_prefix('.').unwrap_or(&name);
+            let family = ROW_WISE_FAMILIES.iter().any(|prefix| name.starts_with(prefix));
+            (family && !name.contains("concat_vertical"))
+                || ROW_WISE.iter().any(|known| is_call_of(name, known))
         }
         _ => false,
     }
 }
+
+fn is_call_of(name: &str, known: &str) -> bool {
+    name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
+}
+
+/// Name spaces whose functions look at one value.
+const ROW_WISE_FAMILIES: [&str; 7] = ["str.", "list.", "arr.", "struct.", "dt.", "bin.", "is_"];
+
+/// Other functions that look at one row.
+const ROW_WISE: [&str; 38] = [
+    "not",
+    "all_horizontal",
+    "any_horizontal",
+    "abs",
+    "negate",
+    "round",
+    "round_sig_figs",
+    "floor",
+    "ceil",
+    "truncate",
+    "pow",
+    "sqrt",
+    "cbrt",
+    "exp",
+    "log",
+    "log1p",
+    "sign",
+    "sin",
+    "cos",
+    "tan",
+    "cot",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "degrees",
+    "radians",
+    "max_horizontal",
+    "min_horizontal",
+    "concat_str",
+    "coalesce",
+    "fill_null",
+    "clip",
+    "replace",
+    "replace_strict",
+    "as_struct",
+];
 
 impl Kind {
     /// Takes a value into account.
@@ -283,7 +315,8 @@ impl Kind {
 
     fn data_type(&self) -> DataType {
         match self {
-            Kind::Null | Kind::Text => DataType::String,
+            Kind::Null => DataType::Null,
+            Kind::Text => DataType::String,
             Kind::Bool => DataType::Boolean,
             Kind::Int => DataType::Int64,
             Kind::Float => DataType::Float64,
@@ -319,13 +352,19 @@ impl Kind {
                 let (values, fields): (Vec<AnyValue>, Vec<Field>) = fields.unzip();
                 AnyValue::StructOwned(Box::new((values, fields)))
             }
-            (Kind::Text | Kind::Null, Cell::Text(text)) => AnyValue::StringOwned(PlSmallStr::from_str(text)),
-            (Kind::Text | Kind::Null, other) => {
-                AnyValue::StringOwned(PlSmallStr::from_str(&to_python_json(other)))
-            }
+            (Kind::Text, Cell::Text(text)) => AnyValue::StringOwned(PlSmallStr::from_str(text)),
+            (Kind::Text, other) => AnyValue::StringOwned(PlSmallStr::from_str(&to_python_json(other))),
             _ => AnyValue::Null,
         }
     }
+}
+
+/// Polars does not know every type of Arrow, and gives up on some.
+fn guarded_series(name: &str, column: &ArrayRef) -> PolarsResult<Series> {
+    super::guard(|| series_of_array(name, column)).unwrap_or_else(|_| {
+        let reason = format!("column `{name}` of type {} cannot be compared", column.data_type());
+        Err(PolarsError::ComputeError(reason.into()))
+    })
 }
 
 /// Hands an Arrow column to Polars over the C data interface, without a copy.

@@ -58,6 +58,8 @@ pub struct Range {
     pub first_row: u64,
     /// Rows to read; `None` to the end of the file.
     pub rows: Option<u64>,
+    /// Rows of the file before the range; blank lines are none.
+    pub ordinal: u64,
     /// Byte range, for a range of an uncompressed JSONL file.
     pub bytes: Option<(u64, u64)>,
     /// Rows after `first_row` that were done before; `rows` does not count them.

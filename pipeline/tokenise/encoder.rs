@@ -185,6 +185,19 @@ impl Tokeniser {
         }
     }
 
+    /// Strings that the tokenizer turns into control tokens: its special tokens and all `<|…|>`. The
+    /// XML-like ones (`<think>`, …) are how rows are written and do not count.
+    pub fn control_strings(&self) -> Vec<String> {
+        match &self.engine {
+            Engine::Fast(..) => qwen3::ADDED
+                .iter()
+                .filter(|token| token.starts_with("<|"))
+                .map(|token| (*token).to_owned())
+                .collect(),
+            Engine::Reference(engine) => engine.control_strings(),
+        }
+    }
+
     /// Name for the manifest.
     pub fn name(&self) -> &str {
         &self.name

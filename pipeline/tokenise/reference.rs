@@ -35,6 +35,15 @@ impl ReferenceEncoder {
         decoder.iter().map(|(id, token)| (token.content.clone(), *id)).collect()
     }
 
+    /// Special tokens and all `<|…|>`, in the order of their ids.
+    pub(crate) fn control_strings(&self) -> Vec<String> {
+        let decoder = self.engine.get_added_tokens_decoder();
+        let sorted: BTreeMap<u32, &tokenizers::AddedToken> =
+            decoder.iter().map(|(id, token)| (*id, token)).collect();
+        let controls = sorted.values().filter(|token| token.special || token.content.starts_with("<|"));
+        controls.map(|token| token.content.clone()).collect()
+    }
+
     /// Size of the vocabulary, added tokens among it.
     pub(crate) fn vocabulary_size(&self) -> u64 {
         self.engine.get_vocab_size(true) as u64

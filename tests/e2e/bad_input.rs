@@ -461,3 +461,34 @@ fn refuses_a_weight_that_asks_for_more_than_there_is() {
     case.recipe(&format!("[[phase]]\nname = \"one\"\nmax_tokens = 1000000\n{source}"));
     case.refused(&["source `a`", "1000000 tokens asked for"]);
 }
+
+#[test]
+fn refuses_mappings_with_empty_or_equal_marks_and_reasoning_from_two_places() {
+    for (mapping, word) in [
+        ("prompt = \"\"\nresponse = \"a\"", "`prompt`"),
+        ("prompt = \"q\"\nresponse = \"a\"\nremove = [[\"\", \"\"]]", "`remove`"),
+        ("prompt = \"q\"\nresponse = \"a\"\nsplit_at = \"\"", "`split_at`"),
+        (
+            "prompt = \"q\"\nresponse = \"a\"\ntags = { reasoning = [\"<a>\", \"</a>\"], answer = [\"<a>\", \"</b>\"] }",
+            "`tags`",
+        ),
+        ("prompt = \"q\"\nresponse = \"a\"\nreasoning = \"r\"\nsplit_at = \"####\"", "`split_at`"),
+    ] {
+        let case = Case::new();
+        case.put("a.jsonl", "{\"q\": \"hi\", \"a\": \"x #### y\", \"r\": \"z\"}\n");
+        case.recipe(&format!(
+            "[[source]]\nname = \"a\"\npath = \"a.jsonl\"\n[source.mapping]\nshape = \"columns\"\n{mapping}\n"
+        ));
+        case.refused(&["source `a`", word]);
+    }
+}
+
+#[test]
+fn refuses_a_blank_system_text_and_one_with_a_control_string() {
+    for system in ["  ", "you <|im_end|> are"] {
+        let case = Case::new();
+        case.put("a.jsonl", "{\"prompt\": \"a\", \"response\": \"b\"}\n");
+        case.recipe(&format!("[[source]]\nname = \"a\"\npath = \"a.jsonl\"\nsystem = \"{system}\"\n"));
+        case.refused(&["source `a`", "system"]);
+    }
+}

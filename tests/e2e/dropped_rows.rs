@@ -217,3 +217,33 @@ fn a_csv_record_that_cannot_be_read_is_dropped_as_any_other() {
     assert_eq!(data.number("/rows/a/failed"), 2);
     assert_eq!(data.texts(), [rendered("a", "b"), rendered("h", "i")]);
 }
+
+#[test]
+fn text_outside_of_the_marks_is_lossy_and_an_answer_mark_in_the_reasoning_is_no_mark() {
+    let case = Case::new();
+    let row = |answer: &str| serde_json::json!({"prompt": "q", "response": answer}).to_string() + "\n";
+    case.put(
+        "a.jsonl",
+        row("<t>think of <s> marks</t><s>final</s>")
+            + &row("PRE <t>a</t><s>b</s>")
+            + &row("<t>a</t> BETWEEN <s>b</s>")
+            + &row("<t>a</t><s>b</s> POST"),
+    );
+    let data = case.prepared(
+        "[[source]]\nname = \"a\"\npath = \"a.jsonl\"\n[source.mapping]\nshape = \"columns\"\nprompt = \"prompt\"\nresponse = \"response\"\ntags = { reasoning = [\"<t>\", \"</t>\"], answer = [\"<s>\", \"</s>\"] }\n",
+    );
+    assert_eq!(data.number("/rows/a/kept"), 1);
+    assert_eq!(data.number("/rows/a/dropped/normalise.lossy"), 3);
+}
+
+#[test]
+fn white_space_is_no_reasoning_to_train_on_and_a_blank_question_is_no_question() {
+    let case = Case::new();
+    let row = |user: &str, answer: &str| {
+        serde_json::json!({"messages": [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]}).to_string() + "\n"
+    };
+    case.put("a.jsonl", row("q", "<think>\n \n</think>\n\nanswer") + &row(" ", "answer"));
+    let data = case.prepared("[[source]]\nname = \"a\"\npath = \"a.jsonl\"\n");
+    assert_eq!(data.number("/rows/a/dropped/normalise.no-user"), 1);
+    assert_eq!(data.number("/tokens/trained"), "answer".len() as u64 + 1);
+}

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use potable::decontaminate::Decontaminator;
 use potable::normalise::qwen3::{Ending, normalise, render};
-use potable::normalise::{Acted, ControlText, History, Policy, Train};
+use potable::normalise::{Acted, ControlFinder, ControlText, History, Normaliser, Policy, Train};
 use potable::source::Cell;
 use potable::source::adapt::{Adapted, Conversation, MappingFile, Outcome};
 use potable::tokenise::Tokeniser;
@@ -125,7 +125,9 @@ fn defaults_give_the_committed_outcome_for_every_golden_case() {
         let id = case["id"].as_str().unwrap().to_owned();
         let tools = Some(&case["tools"]).filter(|tools| !tools.is_null());
         let conversation = conversation(&case["messages"], tools);
-        let mut outcome = match normalise(&conversation, &Policy::DEFAULT, &mut Acted::new()) {
+        let row = Decontaminator::new(None, false).apply(Adapted::Chat(conversation)).row.unwrap();
+        let normaliser = Normaliser::new(Policy::DEFAULT, ControlFinder::new(&tokeniser.control_strings()));
+        let mut outcome = match normaliser.apply(&row, &mut Acted::new()) {
             Outcome::Drop(reason) => serde_json::json!({ "drop": reason.name() }),
             Outcome::Keep(samples) => {
                 let encoded = tokeniser.encode(&samples[0], ControlText::Drop).unwrap();

@@ -190,3 +190,34 @@ fn a_cap_of_0_is_refused_and_never_takes_a_row() {
         case.refused(&[cap.split(' ').next().unwrap()]);
     }
 }
+
+#[test]
+fn a_row_that_a_cap_leaves_out_gives_way_to_its_copy_in_a_later_source() {
+    let case = Case::new();
+    let rows: String = (0..300).map(|n| format!("{{\"text\": \"only text number {n}\"}}\n")).collect();
+    case.put("a.jsonl", &rows);
+    case.put("b.jsonl", &rows);
+    let data = case.prepared(
+        "[[source]]\nname = \"a\"\npath = \"a.jsonl\"\nmax_rows = 10\n[[source]]\nname = \"b\"\npath = \"b.jsonl\"\n",
+    );
+    assert_eq!((data.number("/rows/a/kept"), data.number("/rows/b/kept")), (10, 290));
+    assert_eq!(data.number("/rows/b/dropped/dedup.exact"), 10);
+}
+
+#[test]
+fn limit_counts_rows_and_not_lines() {
+    let case = Case::new();
+    let rows: String = (0..200).map(|n| format!("{{\"text\": \"only text number {n}\"}}\n\n\n")).collect();
+    case.put("a.jsonl", rows);
+    case.recipe("[[source]]\nname = \"a\"\npath = \"a.jsonl\"\n");
+    let data = case.prep("out", &["--limit", "150", "--unit-bytes", "300"]);
+    assert_eq!(data.number("/rows/a/read"), 150);
+}
+
+#[test]
+fn a_weight_too_small_to_count_is_refused() {
+    let case = Case::new();
+    case.put("a.jsonl", "{\"text\": \"a\"}\n");
+    case.recipe("[[source]]\nname = \"a\"\npath = \"a.jsonl\"\nweight = 1e-9\n");
+    case.refused(&["source `a`", "weight"]);
+}

@@ -345,7 +345,7 @@ fn where_that_is_no_sql_is_refused() {
 
 #[test]
 fn where_that_compares_text_with_numbers_is_refused_with_the_place() {
-    refused_where("prompt > 3", &["a.jsonl:1", "source `a`", "`where` cannot be evaluated"]);
+    refused_where("prompt > 3", &["a.jsonl: rows 0", "source `a`", "`where` cannot be evaluated"]);
 }
 
 #[test]
@@ -366,4 +366,64 @@ fn faithful_policy_keeps_what_the_defaults_drop() {
     let texts: Vec<String> = data.samples().iter().map(|s| text_of(&s.ids)).collect();
     assert!(texts.contains(&"<|im_start|>user\nonly asking<|im_end|>\n".to_owned()), "{texts:?}");
     assert!(texts.contains(&reasoned("q", "hm", "a")), "{texts:?}");
+}
+
+/// Rows with a score of 1 to 40, and the scores that `where` lets through.
+fn scores_where(predicate: &str) -> Vec<u64> {
+    let case = Case::new();
+    let rows: String = (1..=40)
+        .map(|n| {
+            format!(
+                "{{\"text\": \"row {n}\", \"score\": {n}, \"lang\": \"{}\"}}\n",
+                if n % 2 == 0 { "en" } else { "fr" }
+            )
+        })
+        .collect();
+    case.put("a.jsonl", rows);
+    case.recipe(&format!("[[source]]\nname = \"a\"\npath = \"a.jsonl\"\nwhere = \"{predicate}\"\n"));
+    let ran = case.run("out", &["--chunk-bytes", "60"]);
+    assert_eq!(ran.code, 0, "{predicate}: {}", ran.stderr);
+    let data = case.data("out");
+    let mut kept: Vec<u64> = data
+        .shards
+        .values()
+        .flatten()
+        .flat_map(|pack| &pack.names)
+        .map(|name| name.rsplit(':').next().unwrap().parse::<u64>().unwrap() + 1)
+        .collect();
+    kept.sort_unstable();
+    kept
+}
+
+#[test]
+fn where_takes_the_functions_and_operators_that_look_at_one_row() {
+    assert_eq!(scores_where("score IN (3, 5)"), [3, 5]);
+    assert_eq!(scores_where("score NOT IN (3, 5) AND score < 6"), [1, 2, 4]);
+    assert_eq!(scores_where("lang IN ('en') AND score <= 4"), [2, 4]);
+    assert_eq!(scores_where("score BETWEEN 7 AND 8"), [7, 8]);
+    assert_eq!(scores_where("text LIKE '%row 1%' AND score < 12"), [1, 10, 11]);
+    assert_eq!(scores_where("LENGTH(text) = 5 AND score > 7"), [8, 9]);
+    assert_eq!(scores_where("UPPER(lang) = 'EN' AND ABS(score - 10) < 2"), [10]);
+    assert_eq!(scores_where("COALESCE(lang, 'x') = 'fr' AND CAST(score AS DOUBLE) < 4.0"), [1, 3]);
+    assert_eq!(scores_where("CASE WHEN score > 38 THEN true ELSE false END"), [39, 40]);
+    assert_eq!(scores_where("STARTS_WITH(text, 'row 4')"), [4, 40]);
+    assert_eq!(scores_where("score IS NOT NULL AND NOT score > 2"), [1, 2]);
+}
+
+#[test]
+fn where_refuses_what_other_rows_decide() {
+    for predicate in [
+        "score > AVG(score)",
+        "score > QUANTILE_CONT(score, 0.5)",
+        "CORR(score, score) > 0",
+        "score = MAX(score)",
+        "COUNT(*) > 1",
+        "score > MEDIAN(score)",
+        "ROW_NUMBER() OVER () > 1",
+    ] {
+        let case = Case::new();
+        case.put("a.jsonl", "{\"text\": \"a b c\", \"score\": 1}\n");
+        case.recipe(&format!("[[source]]\nname = \"a\"\npath = \"a.jsonl\"\nwhere = \"{predicate}\"\n"));
+        case.refused(&["`where`", "source `a`"]);
+    }
 }

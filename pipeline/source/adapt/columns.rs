@@ -50,22 +50,25 @@ pub fn adapt(cells: &mut [Cell], mapping: &ColumnsMapping) -> Result<Outcome<Con
     Ok(Outcome::Keep(Conversation { messages: vec![prompt, message], tools: Vec::new() }))
 }
 
-/// Splits an assistant's text at its marks; `false` if one of them is missing.
+/// Splits an assistant's text at its marks; `false` if one of them is missing. Text outside of the marks
+/// and marks that stand there again would be lost, and mark the message.
 pub fn apply_tags(message: &mut Message, tags: &Tags) -> bool {
     let text = message.text();
-    let found = between(text, &tags.reasoning).zip(between(text, &tags.answer));
-    let Some((reasoning, answer)) = found.map(|(r, a)| (r.to_owned(), a.to_owned())) else {
-        return false;
-    };
+    let Some((before, reasoning, rest)) = between(text, &tags.reasoning) else { return false };
+    let Some((middle, answer, after)) = between(rest, &tags.answer) else { return false };
+    let lossy = [before, middle, after].iter().any(|outside| !outside.trim().is_empty());
+    let (reasoning, answer) = (reasoning.trim().to_owned(), answer.trim().to_owned());
+    message.lossy |= lossy;
     message.reasoning = Some(reasoning);
     message.content = Some(answer);
     true
 }
 
-fn between<'a>(text: &'a str, marks: &(String, String)) -> Option<&'a str> {
-    let (_, rest) = text.split_once(marks.0.as_str())?;
-    let (inner, _) = rest.split_once(marks.1.as_str())?;
-    Some(inner.trim())
+/// What stands before, between and after a pair of marks.
+fn between<'a>(text: &'a str, marks: &(String, String)) -> Option<(&'a str, &'a str, &'a str)> {
+    let (before, rest) = text.split_once(marks.0.as_str())?;
+    let (inner, after) = rest.split_once(marks.1.as_str())?;
+    Some((before, inner, after))
 }
 
 fn response(cells: &mut [Cell], mapping: &ColumnsMapping) -> Result<Outcome<String>, String> {

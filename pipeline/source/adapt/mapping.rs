@@ -235,6 +235,24 @@ pub enum MappingError {
         /// The columns, quoted.
         present: String,
     },
+    /// Two keys that would each give the reasoning.
+    #[error("mapping of source `{source_name}`: `{first}` and `{second}` both give the reasoning")]
+    Twice {
+        /// The source.
+        source_name: String,
+        /// One key.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+    /// A name or mark that is empty, or marks that are equal.
+    #[error("mapping of source `{source_name}`: `{key}` holds an empty text or equal marks")]
+    Empty {
+        /// The source.
+        source_name: String,
+        /// The key.
+        key: &'static str,
+    },
     /// A role name that is none.
     #[error(
         "mapping of source `{source_name}`: `{role}` is no role; there are `system`, `user`, `assistant`, `tool`"
@@ -309,6 +327,7 @@ impl MappingFile {
         let mut columns = Columns { names: Vec::new(), present };
         let shape = self.shape.unwrap_or(Shape::Messages);
         self.check_keys(source_name, shape)?;
+        self.check_marks(source_name)?;
         let missing = |shape, key| MappingError::Missing { source_name: source_name.to_owned(), shape, key };
         let kind = match shape {
             Shape::Messages => MappingKind::Messages {
@@ -373,6 +392,49 @@ impl MappingFile {
             reasoning: reasoning.split('.').map(str::to_owned).collect(),
             roles: self.roles.clone(),
         })
+    }
+
+    /// Empty names find nothing, and empty marks everything; reasoning comes from one place.
+    fn check_marks(&self, source_name: &str) -> Result<(), MappingError> {
+        let single = [
+            &self.messages,
+            &self.role,
+            &self.content,
+            &self.reasoning,
+            &self.system,
+            &self.tools,
+            &self.response,
+            &self.text,
+        ];
+        let lists = [&self.prompt, &self.choose_all, &self.choose_any];
+        let listed = lists.into_iter().flatten().flatten();
+        let empty_name = single.into_iter().flatten().chain(listed).any(String::is_empty);
+        let removed = self.remove.iter().flatten();
+        let tags = self.tags.iter().flat_map(|tags| [&tags.reasoning, &tags.answer]);
+        let pair_fails = |pair: &(String, String)| pair.0.is_empty() || pair.1.is_empty();
+        let same_tags = self.tags.as_ref().is_some_and(|tags| tags.reasoning.0 == tags.answer.0);
+        let faults = [
+            ("prompt", empty_name),
+            ("split_at", self.split_at.as_deref() == Some("")),
+            ("remove", removed.clone().any(pair_fails)),
+            ("tags", tags.clone().any(pair_fails) || same_tags),
+        ];
+        if let Some((key, _)) = faults.iter().find(|(_, fails)| *fails) {
+            return Err(MappingError::Empty { source_name: source_name.to_owned(), key });
+        }
+        let in_columns = self.shape == Some(Shape::Columns);
+        let ways = [
+            ("reasoning", in_columns && self.reasoning.is_some()),
+            ("split_at", self.split_at.is_some()),
+            ("tags", self.tags.is_some()),
+        ];
+        let mut given = ways.iter().filter(|(_, given)| *given).map(|(key, _)| *key);
+        match (given.next(), given.next()) {
+            (Some(first), Some(second)) => {
+                Err(MappingError::Twice { source_name: source_name.to_owned(), first, second })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_keys(&self, source_name: &str, shape: Shape) -> Result<(), MappingError> {

@@ -52,7 +52,9 @@ fn message(mut item: Cell, fields: &MessageFields) -> Result<Message, String> {
         other => return Err(format!("`{}` is {}, not text", fields.reasoning.join("."), other.kind())),
     };
     let mut lossy = false;
-    let content = match fields.content.iter().find(|name| item.field(name).is_some()) {
+    let there = |name: &&String| item.field(name).is_some();
+    let full = |name: &&String| item.field(name).is_some_and(|value| *value != Cell::Null);
+    let content = match fields.content.iter().find(full).or_else(|| fields.content.iter().find(there)) {
         None if tool_calls.is_empty() && reasoning.is_none() => {
             return Err(format!("has no text (looked for {})", fields.content.join(", ")));
         }
@@ -72,7 +74,7 @@ fn message(mut item: Cell, fields: &MessageFields) -> Result<Message, String> {
 }
 
 fn find<'a>(item: &'a Cell, names: &[String]) -> Option<&'a Cell> {
-    names.iter().find_map(|name| item.field(name))
+    names.iter().filter_map(|name| item.field(name)).find(|value| **value != Cell::Null)
 }
 
 /// The text of content parts, if all of them are text.
