@@ -58,37 +58,32 @@ pub fn resolve_source(
         on_bad_row: entry.on_bad_row.unwrap_or(OnBadRow::Stop),
         mapping: entry.mapping.clone().unwrap_or_default(),
     };
-    for (key, value) in
-        [("files", source.files), ("max_rows", source.max_rows), ("max_tokens", source.max_tokens)]
-    {
-        if value == Some(0) {
-            return Err(RecipeError::value_hint(
-                place,
-                format!("`{key} = 0` takes nothing"),
-                "remove the source, or the key",
-            ));
-        }
-    }
-    if let Some(text) =
-        source.system.as_deref().filter(|text| text.trim().is_empty() || has_control_text(text))
-    {
-        return Err(RecipeError::value_hint(
-            place,
-            format!("`system = {text:?}` is blank or holds a control string"),
-            "leave the key out, or give plain text",
-        ));
-    }
+    check_values(&source, place)?;
     if let Some(id) = &entry.corpus {
         with_card(&mut source, id, cards, entry.allow_eval_split.unwrap_or(false))?;
     }
-    for pattern in &source.patterns {
-        if let Some(name) = pattern.strip_prefix("embedded:")
-            && !EMBEDDED.iter().any(|(key, _)| *key == name)
-        {
+    Ok(source)
+}
+
+/// Values that would take nothing, or put nothing sensible into every row.
+fn check_values(source: &ResolvedSource, place: String) -> Result<(), RecipeError> {
+    let caps = [("files", source.files), ("max_rows", source.max_rows), ("max_tokens", source.max_tokens)];
+    if let Some((key, _)) = caps.iter().find(|(_, value)| *value == Some(0)) {
+        let problem = format!("`{key} = 0` takes nothing");
+        return Err(RecipeError::value_hint(place, problem, "remove the source, or the key"));
+    }
+    let unfit = |text: &&str| text.trim().is_empty() || has_control_text(text);
+    if let Some(text) = source.system.as_deref().filter(unfit) {
+        let problem = format!("`system = {text:?}` is blank or holds a control string");
+        return Err(RecipeError::value_hint(place, problem, "leave the key out, or give plain text"));
+    }
+    let embedded = source.patterns.iter().filter_map(|pattern| pattern.strip_prefix("embedded:"));
+    for name in embedded {
+        if !EMBEDDED.iter().any(|(key, _)| *key == name) {
             return Err(RecipeError::value(place, format!("there is no embedded file `{name}`")));
         }
     }
-    Ok(source)
+    Ok(())
 }
 
 /// Fills in what the card of a known corpus says and the recipe does not.
