@@ -100,6 +100,8 @@ pub struct BlocklistArgs {
 pub enum BlocklistCommand {
     /// Turn benchmark test sets into a blocklist of hashes.
     Build(BuildArgs),
+    /// Add benchmarks to a blocklist.
+    Extend(ExtendArgs),
     /// Scan corpus files and print what is found, row by row.
     Check(CheckArgs),
     /// Print what a blocklist holds.
@@ -128,6 +130,24 @@ pub struct BuildArgs {
     /// Words in a gram.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_NGRAM, help_heading = "Checks")]
     pub ngram: u64,
+    /// Sample of clean text: benchmark grams that are frequent in it drop nothing alone.
+    #[arg(long, value_name = "FILE", help_heading = "Checks")]
+    pub background: Vec<String>,
+    /// Texts of the sample that a gram must stand in to be frequent.
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Checks")]
+    pub background_least: u32,
+}
+
+/// `potable blocklist extend`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  potable blocklist extend all.blk new-benchmark.jsonl")]
+pub struct ExtendArgs {
+    /// A blocklist file, with what it was built from beside it (FILE.sources).
+    #[arg(help_heading = "Input")]
+    pub file: PathBuf,
+    /// Known benchmarks or suites, definition files (.toml), files of prompts (.jsonl, .txt).
+    #[arg(required = true, help_heading = "Input")]
+    pub definitions: Vec<String>,
 }
 
 /// `potable blocklist check`.
@@ -191,11 +211,26 @@ pub struct SelftestArgs {
 
 /// `potable blocklist inspect`.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Examples:\n  potable blocklist inspect gsm8k.blk")]
+#[command(
+    after_help = "Examples:\n  potable blocklist inspect gsm8k.blk\n  potable blocklist inspect gsm8k.blk --to parquet -o items.parquet"
+)]
 pub struct InspectArgs {
     /// A blocklist file.
     #[arg(help_heading = "Input")]
     pub file: PathBuf,
+    /// Write a table of the items for other tools.
+    #[arg(long, value_enum, help_heading = "Output")]
+    pub to: Option<InspectTo>,
+    /// Write the table to this file [default: FILE with the ending .parquet].
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+}
+
+/// A format for other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum InspectTo {
+    /// Parquet: benchmark, item, protection.
+    Parquet,
 }
 
 /// `potable manifest`.

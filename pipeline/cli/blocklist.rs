@@ -1,6 +1,5 @@
 //! `potable blocklist`.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -8,7 +7,8 @@ use potable_blocklists::{Blocklist, Item, known};
 use potable_manifests::ppm;
 
 use super::Answer;
-use super::args::{BlocklistArgs, BlocklistCommand, BuildArgs, InspectArgs, SelftestArgs};
+use super::args::{BlocklistArgs, BlocklistCommand, InspectArgs, InspectTo, SelftestArgs};
+use super::build;
 use super::check;
 use super::display::{grouped, percent};
 use super::output::Output;
@@ -16,7 +16,7 @@ use crate::decontaminate::benchmarks::{self, BenchmarkError, Places};
 use crate::decontaminate::check::{CheckCounts, chat_rows, check_file};
 use crate::decontaminate::selftest;
 use crate::run::RunError;
-use crate::shard::AtomicFile;
+use crate::shard::items::write_items;
 use crate::source::files;
 
 /// Builds or prints a blocklist.
@@ -25,7 +25,8 @@ use crate::source::files;
 /// A benchmark that cannot be read whole, a damaged blocklist, a file that cannot be written.
 pub fn run(args: BlocklistArgs, output: &Output) -> Result<Answer> {
     match args.command {
-        BlocklistCommand::Build(args) => build(&args, output),
+        BlocklistCommand::Build(args) => build::build(&args, output),
+        BlocklistCommand::Extend(args) => build::extend(&args, output),
         BlocklistCommand::Check(args) => check::run(&args, output),
         BlocklistCommand::Inspect(args) => inspect(&args, output),
         BlocklistCommand::List => list(output),
@@ -33,21 +34,14 @@ pub fn run(args: BlocklistArgs, output: &Output) -> Result<Answer> {
     }
 }
 
-fn build(args: &BuildArgs, output: &Output) -> Result<Answer> {
-    let places = Places { base: Path::new(""), copies: args.copies.as_deref() };
-    let loaded = benchmarks::load(&args.definitions, places)?;
-    let blocklist = benchmarks::build(&loaded, args.ngram)?;
-    let mut file = AtomicFile::create(&args.output)?;
-    blocklist.write_to(&mut file).map_err(|e| RunError::write(&args.output, e))?;
-    file.flush().map_err(|e| RunError::write(&args.output, e))?;
-    file.commit()?;
-    output.note(&table(&blocklist));
-    output.note(&format!("wrote       {} {}", args.output.display(), blocklist.digest()));
-    Ok(Answer::Yes)
-}
-
 fn inspect(args: &InspectArgs, output: &Output) -> Result<Answer> {
     let blocklist = Blocklist::load(&args.file).context("cannot use the blocklist")?;
+    if args.to == Some(InspectTo::Parquet) {
+        let path = args.output.clone().unwrap_or_else(|| args.file.with_extension("parquet"));
+        write_items(&path, &blocklist)?;
+        output.note(&format!("wrote       {}, an item a row", path.display()));
+        return Ok(Answer::Yes);
+    }
     let header = blocklist.header();
     output.data(&format!(
         "{}\nn = {}, normaliser {}, {}\n{}",
@@ -118,7 +112,8 @@ fn list(output: &Output) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn table(blocklist: &Blocklist) -> String {
+/// A line a benchmark: how many of its items are protected, and how.
+pub fn table(blocklist: &Blocklist) -> String {
     let mut lines = Vec::new();
     for entry in &blocklist.header().benchmarks {
         let c = entry.coverage;

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod blocklist;
+pub mod build;
 pub mod check;
 pub mod completions;
 pub mod corpora;

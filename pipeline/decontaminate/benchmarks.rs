@@ -147,16 +147,42 @@ fn load_named(name: &str, places: Places) -> Result<LoadedBenchmark, BenchmarkEr
     read_definition(&definition, &Folder::Path(folder))
 }
 
+/// How a blocklist is built.
+pub struct Built {
+    /// Words in a gram.
+    pub ngram: u64,
+    /// Sample of clean texts; none for no sample.
+    pub background: Vec<String>,
+    /// Texts of the sample that a gram must stand in to be weak.
+    pub least: u32,
+}
+
+/// Builds a blocklist, with grams that are frequent in a sample of clean text weak.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with(benchmarks: &[LoadedBenchmark], how: Built) -> Result<Blocklist, BenchmarkError> {
+    let builder = filled(benchmarks, how.ngram)?;
+    if how.background.is_empty() {
+        return Ok(builder.build()?);
+    }
+    Ok(builder.build_with_background(how.background, how.least)?)
+}
+
 /// Builds the blocklist.
 ///
 /// # Errors
 /// An empty benchmark, two of one name, `ngram` out of range.
 pub fn build(benchmarks: &[LoadedBenchmark], ngram: u64) -> Result<Blocklist, BenchmarkError> {
+    Ok(filled(benchmarks, ngram)?.build()?)
+}
+
+fn filled(benchmarks: &[LoadedBenchmark], ngram: u64) -> Result<BlocklistBuilder, BenchmarkError> {
     let mut builder = BlocklistBuilder::new(ngram as usize)?;
     for benchmark in benchmarks {
         builder.add(benchmark.meta.clone(), benchmark.items.iter().cloned())?;
     }
-    Ok(builder.build()?)
+    Ok(builder)
 }
 
 fn load_one(name: &str, base: &Path) -> Result<LoadedBenchmark, BenchmarkError> {

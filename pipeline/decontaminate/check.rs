@@ -106,6 +106,26 @@ pub fn chat_rows(file: &SourceFile, most: usize) -> Result<Vec<Conversation>, So
     Ok(rows)
 }
 
+/// Every text of the rows of a file, mapped as `prep` maps them.
+///
+/// # Errors
+/// A file that cannot be read, a row that cannot be decoded.
+pub fn texts_of_file(file: &SourceFile) -> Result<Vec<String>, SourceError> {
+    let mut reader = open_reader(file, "background", &everything())?;
+    let mut texts = Vec::new();
+    while let Some(chunk) = reader.next_chunk()? {
+        for index in 0..chunk.batch.len() {
+            let columns = chunk.batch.present(index);
+            let cells = chunk.batch.decode(index, &columns).map_err(|reason| SourceError::BadRow {
+                place: file.place(chunk.batch.row_number(index)),
+                reason,
+            })?;
+            texts.extend(texts_of(&adapt(&columns, &cells)).into_iter().map(|(_, text)| text));
+        }
+    }
+    Ok(texts)
+}
+
 fn everything() -> ReadRequest {
     ReadRequest {
         range: Range::default(),

@@ -2,6 +2,7 @@
 
 pub mod atomic;
 pub mod dropped;
+pub mod items;
 pub mod parquet;
 
 pub use atomic::{AtomicFile, write_atomic};

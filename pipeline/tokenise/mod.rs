@@ -29,8 +29,7 @@ impl TokenisedSample {
 
 /// An engine that turns text into ids with byte offsets.
 pub(crate) trait Encode: Send + Sync {
-    /// Ids of a rendered text, with the end offset of each token in bytes of the text that
-    /// [`Encoded::ends`] refers to.
+    /// Ids of a rendered text, with the bytes that each token stands for.
     ///
     /// # Errors
     /// The engine's words.

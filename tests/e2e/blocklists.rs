@@ -262,3 +262,77 @@ fn selftest_finds_exact_copies_wherever_they_stand_and_gives_the_same_table_twic
     assert!(ran.stderr.contains("7 would be dropped as they are"), "{}", ran.stderr);
     assert_eq!(ran.stdout, case.potable(&args).stdout);
 }
+
+#[test]
+fn extend_gives_the_blocklist_that_building_all_at_once_gives() {
+    let case = built();
+    case.put("more.jsonl", json!({"id": "m", "question": "A gardener plants 12 rows of 25 tulips and the frost takes every tenth one; how many tulips are left?"}).to_string() + "\n");
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "more.jsonl", "-o", "both.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = case.potable(&["blocklist", "extend", "bench.blk", "more.jsonl"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(std::fs::read(case.path("bench.blk")).unwrap(), std::fs::read(case.path("both.blk")).unwrap());
+}
+
+#[test]
+fn extend_refuses_when_a_benchmark_changed_or_what_it_was_built_from_is_gone() {
+    let case = built();
+    let before = std::fs::read(case.path("bench.blk")).unwrap();
+    case.put(
+        "items.jsonl",
+        json!({"id": "long", "question": "Another question of eight or nine words stands here now"})
+            .to_string()
+            + "\n",
+    );
+    case.put("more.txt", "How many legs do seven spiders and two beetles have together\n");
+    let ran = case.potable(&["blocklist", "extend", "bench.blk", "more.txt"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("`bench`") && ran.stderr.contains("hint:"), "{}", ran.stderr);
+    std::fs::remove_file(case.path("bench.blk.sources")).unwrap();
+    let ran = case.potable(&["blocklist", "extend", "bench.blk", "more.txt"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("build it anew"), "{}", ran.stderr);
+    assert_eq!(std::fs::read(case.path("bench.blk")).unwrap(), before);
+}
+
+#[test]
+fn a_gram_that_is_frequent_in_the_background_drops_nothing_alone() {
+    let case = built();
+    let part = LONG.split_inclusive('.').next().unwrap();
+    case.put(
+        "part.jsonl",
+        json!({"id": "part", "text": format!("It is told that {part} The end.")}).to_string() + "\n",
+    );
+    assert_eq!(checked(&case, "part.jsonl")[0]["action"], "drop");
+    let row = json!({"text": format!("As every textbook says: {LONG} And so on.")}).to_string() + "\n";
+    case.put("background.jsonl", row.repeat(3));
+    let ran = case.potable(&[
+        "blocklist",
+        "build",
+        "bench.toml",
+        "-o",
+        "bench.blk",
+        "--background",
+        "background.jsonl",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("background  3 texts"), "{}", ran.stderr);
+    let found = checked(&case, "part.jsonl");
+    assert!(found.iter().all(|found| found["action"] == "report"), "{found:?}");
+}
+
+#[test]
+fn inspect_writes_the_items_as_a_table_for_other_tools() {
+    let case = built();
+    let ran = case.potable(&["blocklist", "inspect", "bench.blk", "--to", "parquet", "-o", "items.parquet"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let file = std::fs::File::open(case.path("items.parquet")).unwrap();
+    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file)
+        .unwrap()
+        .build()
+        .unwrap();
+    let rows: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
+    assert_eq!(rows, 4);
+    let ran = case.potable(&["blocklist", "inspect", "bench.blk"]);
+    assert!(ran.stdout.contains("n = 13") && ran.stdout.contains("3 of 3 items protected"), "{}", ran.stdout);
+}

@@ -1,0 +1,117 @@
+//! `potable blocklist build` and `extend`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use potable_blocklists::Blocklist;
+use serde::{Deserialize, Serialize};
+
+use super::Answer;
+use super::args::{BuildArgs, ExtendArgs};
+use super::blocklist::table;
+use super::display::grouped;
+use super::output::Output;
+use crate::decontaminate::benchmarks::{self, Built, Places};
+use crate::decontaminate::check::texts_of_file;
+use crate::run::RunError;
+use crate::shard::{AtomicFile, write_atomic};
+use crate::source::files;
+
+/// What a blocklist was built from, kept beside it (`FILE.sources`): a blocklist holds no text, so that
+/// extending it reads its benchmarks again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sources {
+    definitions: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<PathBuf>,
+    ngram: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    background: Vec<String>,
+    background_least: u32,
+}
+
+/// Builds a blocklist.
+///
+/// # Errors
+/// A benchmark that cannot be read whole, a file that cannot be written.
+pub fn build(args: &BuildArgs, output: &Output) -> Result<Answer> {
+    let sources = Sources {
+        definitions: args.definitions.clone(),
+        copies: args.copies.clone(),
+        ngram: args.ngram,
+        background: args.background.clone(),
+        background_least: args.background_least,
+    };
+    let blocklist = from_sources(&sources)?;
+    write(&blocklist, &sources, &args.output, output)
+}
+
+/// Adds benchmarks to a blocklist.
+///
+/// # Errors
+/// A blocklist whose own benchmarks cannot be read again, or have changed.
+pub fn extend(args: &ExtendArgs, output: &Output) -> Result<Answer> {
+    let old = Blocklist::load(&args.file)?;
+    let beside = beside(&args.file);
+    let text = std::fs::read_to_string(&beside)
+        .map_err(|source| RunError::Read { path: beside.clone(), source })
+        .context("a blocklist holds no text, and what it was built from is not beside it; build it anew")?;
+    let mut sources: Sources = toml::from_str(&text).with_context(|| format!("{}", beside.display()))?;
+    for name in &args.definitions {
+        if !sources.definitions.contains(name) {
+            sources.definitions.push(name.clone());
+        }
+    }
+    let new = from_sources(&sources)?;
+    for entry in &old.header().benchmarks {
+        let same = new.header().benchmarks.iter().any(|other| other.meta == entry.meta);
+        if !same {
+            return Err(RunError::OutputFolder {
+                path: args.file.clone(),
+                problem: format!(
+                    "benchmark `{}` is not what it was when the blocklist was built",
+                    entry.meta.name
+                ),
+                way_out: "build the blocklist anew, with the files as they are now".to_owned(),
+            }
+            .into());
+        }
+    }
+    write(&new, &sources, &args.file, output)
+}
+
+fn from_sources(sources: &Sources) -> Result<Blocklist> {
+    let places = Places { base: Path::new(""), copies: sources.copies.as_deref() };
+    let loaded = benchmarks::load(&sources.definitions, places)?;
+    let mut texts = Vec::new();
+    for file in files::find("background", &sources.background, Path::new(""), None)? {
+        texts.extend(texts_of_file(&file)?);
+    }
+    let built = Built { ngram: sources.ngram, background: texts, least: sources.background_least };
+    Ok(benchmarks::build_with(&loaded, built)?)
+}
+
+fn write(blocklist: &Blocklist, sources: &Sources, path: &Path, output: &Output) -> Result<Answer> {
+    let text = toml::to_string_pretty(sources)?;
+    let mut file = AtomicFile::create(path)?;
+    blocklist.write_to(&mut file).map_err(|e| RunError::write(path, e))?;
+    file.commit()?;
+    write_atomic(&beside(path), text.as_bytes())?;
+    output.note(&table(blocklist));
+    if let Some(background) = &blocklist.header().background {
+        output.note(&format!(
+            "background  {} texts, {} grams of benchmarks weak by them",
+            grouped(background.rows),
+            grouped(background.weak_grams)
+        ));
+    }
+    output.note(&format!("wrote       {} {}", path.display(), blocklist.digest()));
+    Ok(Answer::Yes)
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".sources");
+    PathBuf::from(name)
+}
