@@ -32,12 +32,15 @@ pub fn run(args: &CheckArgs, output: &Output) -> Result<Answer> {
         .map_err(|e| RunError::Threads { threads: threads.unwrap_or(0), reason: e.to_string() })?;
     let mut sum = CheckCounts::default();
     for file in &found {
-        let mut verdicts: Vec<RowVerdict> = Vec::new();
-        let counts = pool
-            .install(|| check_file(file, &blocklist, args.strict, &mut |verdict| verdicts.push(verdict)))?;
-        for verdict in &verdicts {
-            print(verdict, args, output)?;
-        }
+        // Printed as they are found: a file may hold more matches than memory.
+        let mut printed = Ok(());
+        let mut show = |verdict: RowVerdict| {
+            if printed.is_ok() {
+                printed = print(&verdict, args, output);
+            }
+        };
+        let counts = pool.install(|| check_file(file, &blocklist, args.strict, &mut show))?;
+        printed?;
         sum.rows += counts.rows;
         sum.dropped += counts.dropped;
         sum.reported += counts.reported;

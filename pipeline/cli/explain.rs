@@ -11,7 +11,7 @@ use super::output::Output;
 use crate::run::RunError;
 use crate::source::cell::Cell;
 use crate::source::files;
-use crate::source::reader::{Range, ReadRequest, Sampler, open_reader};
+use crate::source::reader::{ReadRequest, Sampler, open_reader};
 
 /// Prints the evidence of a dropped row.
 ///
@@ -34,13 +34,8 @@ fn find(dir: &Path, row_id: &str) -> Result<Option<String>> {
     let names = ["row_id", "stage", "reason", "evidence"].map(str::to_owned);
     let parts = files::find("dropped", &["dropped/*.parquet".to_owned()], dir, None)?;
     for part in parts {
-        let request = ReadRequest {
-            range: Range::default(),
-            columns: names.to_vec(),
-            optional: Vec::new(),
-            sampler: Sampler::all(0),
-            chunk_bytes: 1 << 20,
-        };
+        let whole = ReadRequest::whole(Sampler::all(0), 1 << 20);
+        let request = ReadRequest { columns: names.to_vec(), ..whole };
         let mut reader = open_reader(&part, "dropped", &request)?;
         while let Some(chunk) = reader.next_chunk()? {
             for index in 0..chunk.batch.len() {

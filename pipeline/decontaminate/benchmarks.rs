@@ -13,7 +13,7 @@ use crate::recipe::embedded;
 use crate::source::cell::Cell;
 use crate::source::error::{SourceError, quoted};
 use crate::source::open::{Format, Location, SourceFile};
-use crate::source::reader::{Range, ReadRequest, Sampler, open_reader};
+use crate::source::reader::{ReadRequest, Sampler, open_reader};
 
 /// A benchmark that cannot be read. A benchmark is never skipped.
 #[derive(Debug, thiserror::Error)]
@@ -311,13 +311,7 @@ fn read_items(
     items: &mut Vec<Item>,
 ) -> Result<(), BenchmarkError> {
     let wrap = |source| BenchmarkError::Source { name: definition.name.clone(), source };
-    let request = ReadRequest {
-        range: Range::default(),
-        columns: Vec::new(),
-        optional: Vec::new(),
-        sampler: Sampler::all(0),
-        chunk_bytes: 1 << 20,
-    };
+    let request = ReadRequest::whole(Sampler::all(0), 1 << 20);
     let mut reader = open_reader(file, &definition.name, &request).map_err(wrap)?;
     while let Some(chunk) = reader.next_chunk().map_err(wrap)? {
         for index in 0..chunk.batch.len() {

@@ -8,7 +8,7 @@ use crate::source::adapt::{Adapted, Conversation, MappingFile, Message, Outcome,
 use crate::source::cell::Cell;
 use crate::source::error::SourceError;
 use crate::source::open::SourceFile;
-use crate::source::reader::{Chunk, Range, ReadRequest, Sampler, open_reader};
+use crate::source::reader::{Chunk, ReadRequest, Sampler, open_reader};
 
 /// Bytes of text in a chunk.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -27,7 +27,7 @@ pub struct RowVerdict {
     pub texts: Vec<(u32, String)>,
 }
 
-/// How many rows were looked at, and how many could not be.
+/// How many rows were looked at, and in how many something was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckCounts {
     /// Rows read.
@@ -51,7 +51,7 @@ pub fn check_file(
     strict: bool,
     found: &mut dyn FnMut(RowVerdict),
 ) -> Result<CheckCounts, SourceError> {
-    let mut reader = open_reader(file, "check", &everything())?;
+    let mut reader = open_reader(file, "check", &ReadRequest::whole(Sampler::all(0), CHUNK_BYTES))?;
     let mut counts = CheckCounts::default();
     loop {
         // A few chunks at a time keep every core busy and the order of rows.
@@ -84,25 +84,16 @@ pub fn check_file(
 /// # Errors
 /// A file that cannot be read, a row that cannot be decoded.
 pub fn chat_rows(file: &SourceFile, most: usize) -> Result<Vec<Conversation>, SourceError> {
-    let mut reader = open_reader(file, "selftest", &everything())?;
     let mut rows = Vec::new();
-    while let Some(chunk) = reader.next_chunk()? {
-        for index in 0..chunk.batch.len() {
-            if rows.len() >= most {
-                return Ok(rows);
-            }
-            let columns = chunk.batch.present(index);
-            let cells = chunk.batch.decode(index, &columns).map_err(|reason| SourceError::BadRow {
-                place: file.place(chunk.batch.row_number(index)),
-                reason,
-            })?;
-            if let Adapted::Chat(conversation) = adapt(&columns, &cells)
-                && conversation.has_user()
-            {
-                rows.push(conversation);
-            }
+    each_row(file, &mut |adapted| {
+        if let Adapted::Chat(conversation) = adapted
+            && conversation.has_user()
+            && rows.len() < most
+        {
+            rows.push(conversation);
         }
-    }
+        rows.len() < most
+    })?;
     Ok(rows)
 }
 
@@ -111,29 +102,34 @@ pub fn chat_rows(file: &SourceFile, most: usize) -> Result<Vec<Conversation>, So
 /// # Errors
 /// A file that cannot be read, a row that cannot be decoded.
 pub fn texts_of_file(file: &SourceFile) -> Result<Vec<String>, SourceError> {
-    let mut reader = open_reader(file, "background", &everything())?;
     let mut texts = Vec::new();
-    while let Some(chunk) = reader.next_chunk()? {
-        for index in 0..chunk.batch.len() {
-            let columns = chunk.batch.present(index);
-            let cells = chunk.batch.decode(index, &columns).map_err(|reason| SourceError::BadRow {
-                place: file.place(chunk.batch.row_number(index)),
-                reason,
-            })?;
-            texts.extend(texts_of(&adapt(&columns, &cells)).into_iter().map(|(_, text)| text));
-        }
-    }
+    each_row(file, &mut |adapted| {
+        texts.extend(texts_of(&adapted).into_iter().map(|(_, text)| text));
+        true
+    })?;
     Ok(texts)
 }
 
-fn everything() -> ReadRequest {
-    ReadRequest {
-        range: Range::default(),
-        columns: Vec::new(),
-        optional: Vec::new(),
-        sampler: Sampler::all(0),
-        chunk_bytes: CHUNK_BYTES,
+/// Gives the mapped rows of a file to `visit` until it says that it has enough.
+fn each_row(file: &SourceFile, visit: &mut dyn FnMut(Adapted) -> bool) -> Result<(), SourceError> {
+    let mut reader = open_reader(file, "check", &ReadRequest::whole(Sampler::all(0), CHUNK_BYTES))?;
+    while let Some(chunk) = reader.next_chunk()? {
+        for index in 0..chunk.batch.len() {
+            let (columns, cells) = decode(file, &chunk, index)?;
+            if !visit(adapt(&columns, &cells)) {
+                return Ok(());
+            }
+        }
     }
+    Ok(())
+}
+
+/// All columns of a row, and their values.
+fn decode(file: &SourceFile, chunk: &Chunk, index: usize) -> Result<(Vec<String>, Vec<Cell>), SourceError> {
+    let columns = chunk.batch.present(index);
+    let bad = |reason| SourceError::BadRow { place: file.place(chunk.batch.row_number(index)), reason };
+    let cells = chunk.batch.decode(index, &columns).map_err(bad)?;
+    Ok((columns, cells))
 }
 
 fn check_chunk(
@@ -146,12 +142,7 @@ fn check_chunk(
     let mut counts = CheckCounts::default();
     let mut verdicts = Vec::new();
     for index in 0..chunk.batch.len() {
-        let number = chunk.batch.row_number(index);
-        let columns = chunk.batch.present(index);
-        let cells = chunk
-            .batch
-            .decode(index, &columns)
-            .map_err(|reason| SourceError::BadRow { place: file.place(number), reason })?;
+        let (columns, cells) = decode(file, chunk, index)?;
         let adapted = adapt(&columns, &cells);
         counts.rows += 1;
         let texts = texts_of(&adapted);
@@ -165,7 +156,8 @@ fn check_chunk(
         } else {
             counts.reported += 1;
         }
-        let id = own_id(&columns, &cells).unwrap_or_else(|| format!("{}:{number}", file.name));
+        let id = own_id(&columns, &cells)
+            .unwrap_or_else(|| format!("{}:{}", file.name, chunk.batch.row_number(index)));
         verdicts.push(RowVerdict { id, matches: verdict.matches, texts });
     }
     Ok((verdicts, counts))

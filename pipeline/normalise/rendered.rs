@@ -4,32 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use std::sync::LazyLock;
-
-/// The control strings of Qwen3: every `<|…|>` token of its vocabulary. The XML-like tokens
-/// (`<think>`, `<tool_call>`, …) are how reasoning and tools are written and do not count.
-pub const CONTROL_STRINGS: [&str; 20] = [
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|object_ref_start|>",
-    "<|object_ref_end|>",
-    "<|box_start|>",
-    "<|box_end|>",
-    "<|quad_start|>",
-    "<|quad_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|vision_pad|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-    "<|fim_prefix|>",
-    "<|fim_middle|>",
-    "<|fim_suffix|>",
-    "<|fim_pad|>",
-    "<|repo_name|>",
-    "<|file_sep|>",
-];
 
 /// How often a policy acted, by what it did.
 pub type Acted = BTreeMap<&'static str, u64>;
@@ -74,12 +48,6 @@ impl RenderedSample {
             _ => {}
         }
     }
-}
-
-/// Whether the text holds a control string of Qwen3.
-pub fn has_control_text(text: &str) -> bool {
-    static QWEN3: LazyLock<ControlFinder> = LazyLock::new(|| ControlFinder::new(&CONTROL_STRINGS));
-    QWEN3.finds(text)
 }
 
 /// Finds the control strings of a tokenizer in text.

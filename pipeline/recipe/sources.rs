@@ -9,8 +9,9 @@ use super::card::{Card, CardConfig};
 use super::error::RecipeError;
 use super::file::{OnBadRow, SourceEntry};
 use super::resolve::{ResolvedSource, check_name};
-use crate::normalise::rendered::has_control_text;
+use crate::normalise::ControlFinder;
 use crate::source::adapt::MappingFile;
+use crate::tokenise::qwen3;
 
 /// Resolves the source at `index`.
 ///
@@ -72,7 +73,8 @@ fn check_values(source: &ResolvedSource, place: String) -> Result<(), RecipeErro
         let problem = format!("`{key} = 0` takes nothing");
         return Err(RecipeError::value_hint(place, problem, "remove the source, or the key"));
     }
-    let unfit = |text: &&str| text.trim().is_empty() || has_control_text(text);
+    let controls = ControlFinder::new(&qwen3::control_strings());
+    let unfit = |text: &&str| text.trim().is_empty() || controls.finds(text);
     if let Some(text) = source.system.as_deref().filter(unfit) {
         let problem = format!("`system = {text:?}` is blank or holds a control string");
         return Err(RecipeError::value_hint(place, problem, "leave the key out, or give plain text"));

@@ -346,7 +346,7 @@ fn detect(
 
 /// The columns of the first row that can be read.
 fn first_columns(source: &ResolvedSource, file: &SourceFile) -> Result<Option<Vec<String>>, RunError> {
-    let mut reader = open_reader(file, &source.name, &whole(Sampler::all(0), 1))?;
+    let mut reader = open_reader(file, &source.name, &ReadRequest::whole(Sampler::all(0), 1))?;
     while let Some(chunk) = reader.next_chunk()? {
         for index in 0..chunk.batch.len() {
             match chunk.batch.decode(index, &[]) {
@@ -360,11 +360,6 @@ fn first_columns(source: &ResolvedSource, file: &SourceFile) -> Result<Option<Ve
         }
     }
     Ok(None)
-}
-
-/// A request for every column of a whole file.
-fn whole(sampler: Sampler, chunk_bytes: usize) -> ReadRequest {
-    ReadRequest { range: Range::default(), columns: Vec::new(), optional: Vec::new(), sampler, chunk_bytes }
 }
 
 /// What the values of the columns of a `where` are, over all rows of JSON files: rows of one chunk may
@@ -405,7 +400,7 @@ struct Seen {
 
 fn columns_of(file: &SourceFile, columns: &[String]) -> Result<Vec<Seen>, SourceError> {
     let mut seen = vec![Seen::default(); columns.len()];
-    let mut reader = open_reader(file, "", &whole(Sampler::all(0), 1 << 20))?;
+    let mut reader = open_reader(file, "", &ReadRequest::whole(Sampler::all(0), 1 << 20))?;
     while let Some(chunk) = reader.next_chunk()? {
         for index in 0..chunk.batch.len() {
             // What cannot be read is an error of its own, later.
@@ -465,7 +460,7 @@ fn measure(file: &SourceFile, mapping: &Mapping, cut: Cut, count: bool) -> Resul
 /// Counts the rows of a file that only a reader can count.
 fn count_rows(file: &SourceFile) -> Result<u64, SourceError> {
     let nothing = Sampler { key: 0, above: Some(u64::MAX), upto: u64::MAX };
-    let mut reader = open_reader(file, "", &whole(nothing, 1 << 20))?;
+    let mut reader = open_reader(file, "", &ReadRequest::whole(nothing, 1 << 20))?;
     let mut rows = 0;
     while let Some(chunk) = reader.next_chunk()? {
         rows += chunk.read;

@@ -22,7 +22,7 @@ use crate::recipe::file::Exact;
 use crate::recipe::resolve::{Against, ResolvedPhase};
 use crate::recipe::{Recipe, RecipeError};
 use crate::shard::write_atomic;
-use crate::source::SourceError;
+use crate::source::{Format, SourceError};
 use crate::tokenise::Tokeniser;
 
 /// How to run; nothing here changes an output byte but `limit`.
@@ -403,8 +403,12 @@ fn check_keys(plan: &Plan, files: &[Staged]) -> Result<(), RunError> {
         let mut sum = super::staged::ChunkLedger::default();
         let own = files.iter().filter(|file| file.ledger.source as usize == index);
         own.for_each(|file| super::rows::add_ledger(&mut sum, &file.ledger));
-        let all = sum.taken - sum.failed;
-        if let Some((column, _)) = sum.lacking.iter().find(|(_, count)| all > 0 && **count >= all) {
+        let is_json = source.files.iter().all(|f| matches!(f.file.format, Format::Jsonl | Format::Json));
+        if !is_json || sum.taken == sum.failed {
+            continue;
+        }
+        if let Some(column) = source.mapping.required_columns().iter().find(|name| !sum.seen.contains(*name))
+        {
             let place = source.files.first().map_or(String::new(), |f| f.file.path().display().to_string());
             return Err(SourceError::MissingKey {
                 place,

@@ -101,7 +101,7 @@ impl<'a> Mapper<'a> {
             }
             match batch.decode(index, columns) {
                 Ok(cells) => {
-                    self.count_lacking(batch, index, &cells);
+                    self.note_keys(batch, index, &cells);
                     rows.push((index, cells));
                 }
                 Err(reason) => self.bad_row(row, reason)?,
@@ -139,16 +139,16 @@ impl<'a> Mapper<'a> {
         names.map(String::as_str).find(|name| !present.iter().any(|key| key == name))
     }
 
-    /// Rows of JSON may lack a key; a key that all of them lack is misspelt, which shows at the end.
-    fn count_lacking(&mut self, batch: &RowBatch, index: usize, cells: &[Cell]) {
-        let required = self.source.mapping.required_columns();
-        let absent = cells.iter().zip(required).any(|(cell, _)| *cell == Cell::Null);
-        if !absent || !matches!(batch, RowBatch::Json(..)) {
+    /// Rows of JSON may lack a key; a key that none has is misspelt, which shows at the end.
+    fn note_keys(&mut self, batch: &RowBatch, index: usize, cells: &[Cell]) {
+        if !matches!(batch, RowBatch::Json(..)) {
             return;
         }
-        let present = batch.present(index);
-        for name in required.iter().filter(|name| !present.contains(name)) {
-            *self.out.ledger.lacking.entry(name.clone()).or_default() += 1;
+        let seen = &mut self.out.ledger.seen;
+        for (cell, name) in cells.iter().zip(self.source.mapping.required_columns()) {
+            if !seen.contains(name) && (*cell != Cell::Null || batch.present(index).contains(name)) {
+                seen.insert(name.clone());
+            }
         }
     }
 
@@ -344,9 +344,7 @@ pub fn add_ledger(sum: &mut ChunkLedger, one: &ChunkLedger) {
     for (reason, count) in &one.dropped {
         *sum.dropped.entry(reason.clone()).or_default() += count;
     }
-    for (column, count) in &one.lacking {
-        *sum.lacking.entry(column.clone()).or_default() += count;
-    }
+    sum.seen.extend(one.seen.iter().cloned());
     for (what, count) in &one.acted {
         *sum.acted.entry(what.clone()).or_default() += count;
     }

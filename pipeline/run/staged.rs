@@ -2,7 +2,7 @@
 //! a partition, the chunk's ledger in the footer. Written under a temporary name, synced, renamed:
 //! a chunk is done when its file is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::error::RunError;
 use crate::shard::AtomicFile;
 
 /// Version of the staged layout; part of the map digest.
-pub const STAGE_FORMAT: u32 = 1;
+pub const STAGE_FORMAT: u32 = 2;
 
 /// One sample on its way from map to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +74,8 @@ pub struct ChunkLedger {
     pub dropped: BTreeMap<String, u64>,
     /// Samples made.
     pub samples: u64,
-    /// Rows that lack a key that only `where` names, by key.
-    pub lacking: BTreeMap<String, u64>,
+    /// Wanted keys that some row of a JSON file has.
+    pub seen: BTreeSet<String>,
     /// How often policies acted.
     pub acted: BTreeMap<String, u64>,
     /// Rows with a match, by benchmark: dropped, and reported only.

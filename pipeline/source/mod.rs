@@ -18,7 +18,7 @@ pub mod row;
 pub use cell::Cell;
 pub use error::SourceError;
 pub use open::{Format, Location, SourceFile};
-pub use row::{RowId, SampleId, SampleName, SourceRow};
+pub use row::{RowId, SampleId, SampleName};
 
 use std::cell::Cell as ThreadCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

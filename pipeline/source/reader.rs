@@ -7,7 +7,6 @@ use arrow::array::RecordBatch;
 use super::cell::Cell;
 use super::error::{SourceError, quoted};
 use super::open::{Format, SourceFile};
-use super::row::{RowId, SourceRow};
 use super::{arrow as arrow_ipc, csv, json_array, jsonl, parquet};
 
 /// Most rows in one chunk, whatever their size.
@@ -89,6 +88,17 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
+    /// Every column of a whole file.
+    pub fn whole(sampler: Sampler, chunk_bytes: usize) -> Self {
+        ReadRequest {
+            range: Range::default(),
+            columns: Vec::new(),
+            optional: Vec::new(),
+            sampler,
+            chunk_bytes,
+        }
+    }
+
     /// Whether a column is wanted.
     pub fn wants(&self, name: &String) -> bool {
         let all = self.columns.is_empty() && self.optional.is_empty();
@@ -211,13 +221,6 @@ impl RowBatch {
 
 fn row_text<'a>(text: &'a [u8], rows: &[(u64, usize, usize)], index: usize) -> &'a [u8] {
     rows.get(index).and_then(|&(_, start, end)| text.get(start..end)).unwrap_or_default()
-}
-
-impl SourceRow {
-    /// A row of a batch.
-    pub fn new(id: RowId, cells: Vec<Cell>) -> Self {
-        SourceRow { id, cells }
-    }
 }
 
 /// Columns that are asked for and not there.

@@ -1,8 +1,6 @@
-//! Rows: where they came from and what they hold.
+//! Rows and samples by name: where they came from.
 
 use std::fmt;
-
-use super::cell::Cell;
 
 /// Where a row stands: source and file (indices into the plan) and row number in the file.
 /// Stable across runs and machines, whatever the thread count or the batch size.
@@ -49,13 +47,4 @@ impl fmt::Display for SampleName<'_> {
         }
         Ok(())
     }
-}
-
-/// A row as read: the wanted columns, in the order in which they were asked for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SourceRow {
-    /// Where it stands.
-    pub id: RowId,
-    /// One cell a wanted column; [`Cell::Null`] where the row lacks it.
-    pub cells: Vec<Cell>,
 }

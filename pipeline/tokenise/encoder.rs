@@ -189,11 +189,7 @@ impl Tokeniser {
     /// XML-like ones (`<think>`, …) are how rows are written and do not count.
     pub fn control_strings(&self) -> Vec<String> {
         match &self.engine {
-            Engine::Fast(..) => qwen3::ADDED
-                .iter()
-                .filter(|token| token.starts_with("<|"))
-                .map(|token| (*token).to_owned())
-                .collect(),
+            Engine::Fast(..) => qwen3::control_strings(),
             Engine::Reference(engine) => engine.control_strings(),
         }
     }

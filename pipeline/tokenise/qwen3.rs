@@ -50,6 +50,12 @@ pub const ADDED: [&str; 26] = [
     "</think>",
 ];
 
+/// The control strings: every `<|…|>` token. The XML-like tokens (`<think>`, `<tool_call>`, …) are how
+/// reasoning and tools are written and do not count.
+pub fn control_strings() -> Vec<String> {
+    ADDED.iter().filter(|token| token.starts_with("<|")).map(|token| (*token).to_owned()).collect()
+}
+
 /// The token bytes by id, added tokens not among them.
 ///
 /// # Errors
