@@ -1,15 +1,10 @@
-//! `potable manifest`.
+//! A manifest that the user named, as a file or as the folder that holds it.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use potable_manifests::{Manifest, ManifestError, Weight, diff};
+use potable_manifests::{Manifest, ManifestError};
 
-use super::Answer;
-use super::args::{DiffArgs, DiffFormat, FailOn, ManifestArgs, ManifestCommand};
-use super::output::Output;
-
-/// A manifest that cannot be compared.
+/// A manifest that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestCommandError {
     /// A folder without a manifest.
@@ -50,33 +45,11 @@ impl ManifestCommandError {
     }
 }
 
-/// Compares manifests.
+/// Reads the manifest that `path` is or holds.
 ///
 /// # Errors
 /// What cannot be read as a manifest.
-pub fn run(args: ManifestArgs, output: &Output) -> Result<Answer> {
-    let ManifestCommand::Diff(args) = args.command;
-    compare(&args, output)
-}
-
-fn compare(args: &DiffArgs, output: &Output) -> Result<Answer> {
-    let changes = diff(&load(&args.old)?, &load(&args.new)?);
-    let text = match args.format {
-        DiffFormat::Text => changes.to_text(),
-        DiffFormat::Json => changes.to_json()?,
-        DiffFormat::Markdown => changes.to_markdown(),
-    };
-    output.data(&text)?;
-    let fails_from = match args.fail_on {
-        FailOn::Blocking => Weight::Blocking,
-        FailOn::Material => Weight::Material,
-        FailOn::Any => Weight::Informational,
-    };
-    let fails = changes.max_weight().is_some_and(|weight| weight >= fails_from);
-    Ok(if fails { Answer::No } else { Answer::Yes })
-}
-
-fn load(path: &Path) -> Result<Manifest, ManifestCommandError> {
+pub fn load(path: &Path) -> Result<Manifest, ManifestCommandError> {
     let file = if path.is_dir() { path.join("manifest.json") } else { path.to_path_buf() };
     if path.is_dir() && !file.exists() {
         return Err(ManifestCommandError::NoManifest { path: path.to_path_buf() });

@@ -1,0 +1,22 @@
+//! `potable manifest`: one file a subcommand.
+
+mod diff;
+mod load;
+
+use anyhow::Result;
+
+use super::Answer;
+use super::args::{ManifestArgs, ManifestCommand};
+use super::output::Output;
+
+pub use load::{ManifestCommandError, load};
+
+/// Runs a subcommand of `potable manifest`.
+///
+/// # Errors
+/// What cannot be read as a manifest.
+pub fn run(args: ManifestArgs, output: &Output) -> Result<Answer> {
+    match args.command {
+        ManifestCommand::Diff(args) => diff::run(&args, output),
+    }
+}
