@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::join::JoinFile;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
 
@@ -49,6 +50,9 @@ pub struct CardConfig {
     pub text_missing: bool,
     /// How a row becomes a conversation.
     pub mapping: Option<MappingFile>,
+    /// Text of the rows that stands in other corpora.
+    #[serde(default)]
+    pub join: Vec<JoinFile>,
 }
 
 include!(concat!(env!("OUT_DIR"), "/cards.rs"));

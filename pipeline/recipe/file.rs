@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::join::JoinFile;
 use crate::normalise::{
     ControlText, EmptyThink, History, LeadingNewlines, OnLossy, OnUnclosed, TextFormat, Train,
 };
@@ -97,12 +98,19 @@ pub struct SourceEntry {
     pub max_tokens: Option<u64>,
     /// Share of the phase's tokens.
     pub weight: Option<f64>,
+    /// Rows may be taken up to this many times to fill a cap or a weight.
+    pub repeats: Option<u64>,
     /// System text for rows that have none.
     pub system: Option<String>,
     /// What to do with a row that cannot be read.
     pub on_bad_row: Option<OnBadRow>,
     /// How a row becomes a conversation; detected from the column names if absent.
     pub mapping: Option<MappingFile>,
+    /// Folder with local copies of corpora, as `OWNER/NAME`: where the files of the corpus and of those
+    /// that it is joined to are, unless `path` says.
+    pub copies: Option<String>,
+    /// Text of the row that stands in another corpus; the card's if absent.
+    pub join: Vec<JoinFile>,
 }
 
 /// What to do with a row that cannot be read.

@@ -3,6 +3,7 @@
 pub mod card;
 pub mod error;
 pub mod file;
+pub mod join;
 pub mod lock;
 pub mod resolve;
 pub mod sources;

@@ -12,6 +12,7 @@ use super::file::{
     DecontaminateFile, DedupFile, Exact, NormaliseFile, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile,
     PolicyName, RecipeFile, ShardFormat, Strategy, TokeniseFile,
 };
+use super::join::ResolvedJoin;
 use super::sources::resolve_source;
 use crate::normalise::Policy;
 use crate::source::Format;
@@ -101,12 +102,16 @@ pub struct ResolvedSource {
     pub max_tokens: Option<u64>,
     /// Share of the phase's tokens in parts per million.
     pub weight_ppm: Option<u64>,
+    /// How often a row may be taken to fill a cap or a weight; once if absent.
+    pub repeats: Option<u64>,
     /// System text for rows that have none.
     pub system: Option<String>,
     /// What to do with a row that cannot be read.
     pub on_bad_row: OnBadRow,
     /// The mapping as written or as the card has it; the plan detects what is missing.
     pub mapping: MappingFile,
+    /// Text of the rows that stands in other corpora.
+    pub joins: Vec<ResolvedJoin>,
 }
 
 /// `[decontaminate]`, resolved.
@@ -434,9 +439,10 @@ impl ResolvedPhase {
 }
 
 impl ResolvedSource {
-    /// The source's meaning as canonical JSON.
+    /// The source's meaning as canonical JSON. Keys of later versions stand there only where they are
+    /// used, so that the digests of older recipes stay.
     pub fn settings(&self) -> Value {
-        json!({
+        let mut settings = json!({
             "name": self.name,
             "corpus": self.corpus,
             "config": self.config,
@@ -450,6 +456,15 @@ impl ResolvedSource {
             "system": self.system,
             "on_bad_row": self.on_bad_row,
             "mapping": self.mapping,
-        })
+        });
+        if let Some(map) = settings.as_object_mut() {
+            if let Some(repeats) = self.repeats {
+                map.insert("repeats".to_owned(), repeats.into());
+            }
+            if !self.joins.is_empty() {
+                map.insert("join".to_owned(), self.joins.iter().map(ResolvedJoin::settings).collect());
+            }
+        }
+        settings
     }
 }

@@ -8,6 +8,7 @@ use super::EMBEDDED;
 use super::card::{Card, CardConfig};
 use super::error::RecipeError;
 use super::file::{OnBadRow, SourceEntry};
+use super::join::resolve_joins;
 use super::resolve::{ResolvedSource, check_name};
 use crate::normalise::ControlFinder;
 use crate::source::adapt::MappingFile;
@@ -27,7 +28,9 @@ pub fn resolve_source(
     let name = given.unwrap_or_else(|| format!("source-{index}"));
     check_name("source", &name)?;
     let place = format!("source `{name}`");
-    let Some(paths) = entry.path.clone().filter(|paths| !paths.is_empty()) else {
+    let copy =
+        entry.copies.as_ref().zip(entry.corpus.as_ref()).map(|(folder, id)| vec![format!("{folder}/{id}")]);
+    let Some(paths) = entry.path.clone().filter(|paths| !paths.is_empty()).or(copy) else {
         return Err(RecipeError::value_hint(
             place,
             if entry.corpus.is_some() {
@@ -35,7 +38,7 @@ pub fn resolve_source(
             } else {
                 "there is neither `path` nor `corpus`"
             },
-            "set `path` to a file, a folder or a glob; with `corpus`, to the folder of its repository's copy",
+            "set `path` to a file, a folder or a glob; with `corpus`, to the folder of its repository's copy, or `copies` to the folder of all copies",
         ));
     };
     let mut source = ResolvedSource {
@@ -55,14 +58,19 @@ pub fn resolve_source(
         max_rows: entry.max_rows,
         max_tokens: entry.max_tokens,
         weight_ppm: weight(entry.weight, &place)?,
+        repeats: entry.repeats,
         system: entry.system.clone(),
         on_bad_row: entry.on_bad_row.unwrap_or(OnBadRow::Stop),
         mapping: entry.mapping.clone().unwrap_or_default(),
+        joins: Vec::new(),
     };
     check_values(&source, place)?;
+    let mut joins = entry.join.as_slice();
     if let Some(id) = &entry.corpus {
-        with_card(&mut source, id, cards, entry.allow_eval_split.unwrap_or(false))?;
+        let config = with_card(&mut source, id, cards, entry.allow_eval_split.unwrap_or(false))?;
+        joins = if joins.is_empty() { &config.join } else { joins };
     }
+    source.joins = resolve_joins(joins, &source.name, entry.copies.as_deref(), (base, cards))?;
     Ok(source)
 }
 
@@ -89,12 +97,12 @@ fn check_values(source: &ResolvedSource, place: String) -> Result<(), RecipeErro
 }
 
 /// Fills in what the card of a known corpus says and the recipe does not.
-fn with_card(
+fn with_card<'c>(
     source: &mut ResolvedSource,
     id: &str,
-    cards: &[Card],
+    cards: &'c [Card],
     allow_eval: bool,
-) -> Result<(), RecipeError> {
+) -> Result<&'c CardConfig, RecipeError> {
     let place = format!("source `{}`", source.name);
     let Some(card) = cards.iter().find(|card| card.id == id) else {
         return Err(RecipeError::UnknownCorpus {
@@ -133,7 +141,7 @@ fn with_card(
     if source.mapping == MappingFile::default() {
         source.mapping = config.mapping.clone().unwrap_or_default();
     }
-    Ok(())
+    Ok(config)
 }
 
 /// Only training splits, unless the recipe allows more: then the files that the card has for

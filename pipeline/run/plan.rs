@@ -164,7 +164,7 @@ impl Plan {
             // Caps act in select; how many rows map decodes for them is in the file of each round.
             let mut one = source.config.settings();
             if let Some(map) = one.as_object_mut() {
-                for cap in ["max_rows", "max_tokens", "weight_ppm"] {
+                for cap in ["max_rows", "max_tokens", "weight_ppm", "repeats"] {
                     map.shift_remove(cap);
                 }
                 map.insert("mapping".to_owned(), mapping_value(&source.mapping_file));
