@@ -31,5 +31,5 @@ pub use benchmark::{BenchmarkDefinition, BenchmarkMeta, DefinitionError, Item, S
 pub use build::{BlocklistBuilder, NGRAM_RANGE};
 pub use format::{Background, BenchmarkEntry, BlocklistError, Coverage, FORMAT_VERSION, Header};
 pub use index::{Blocklist, Protection};
-pub use scan::{Action, Hit, Part, Rule, Scanner, excerpt};
+pub use scan::{Action, Hit, Part, Rule, Scanner, excerpt, marked_excerpt};
 pub use text::{NORMALISER, Word, Words, words_of};

@@ -1,5 +1,7 @@
 //! The verdict on the texts of a row.
 
+use std::ops::Range;
+
 use crate::cover::{Cover, Covered};
 use crate::format::{CANARY_TEXT, NearRow, Record, WEAK_TEXT, sketch_of};
 use crate::gram::{self, HEAD};
@@ -404,6 +406,11 @@ fn is_near(covered: &Covered) -> bool {
 /// At most 300 characters of `text` around `start..end`, with an ellipsis where something is cut
 /// off. Offsets inside a character or behind the end are moved to the next border before them.
 pub fn excerpt(text: &str, start: usize, end: usize) -> String {
+    marked_excerpt(text, start, end).0
+}
+
+/// [`excerpt`], and the bytes of it that `start..end` covers.
+pub fn marked_excerpt(text: &str, start: usize, end: usize) -> (String, Range<usize>) {
     const MOST: usize = 300;
     const BEFORE: usize = 60;
     let border = |at: usize| text.floor_char_boundary(at.min(text.len()));
@@ -418,7 +425,9 @@ pub fn excerpt(text: &str, start: usize, end: usize) -> String {
     let shown = tail.char_indices().nth(MOST - 2).map_or(tail.len(), |(at, _)| at);
     let open = if cut > 0 { "…" } else { "" };
     let close = if shown < tail.len() { "…" } else { "" };
-    format!("{open}{}{close}", tail.get(..shown).unwrap_or_default())
+    let from = open.len() + lead;
+    let mark = from..(from + end - start).min(open.len() + shown);
+    (format!("{open}{}{close}", tail.get(..shown).unwrap_or_default()), mark)
 }
 
 /// A run of words of a part that equals a run of words of a text.

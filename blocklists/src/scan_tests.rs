@@ -249,6 +249,22 @@ fn excerpts_are_short_and_on_borders() {
     assert_eq!(shown.chars().count(), 300);
 }
 
+#[test]
+fn the_mark_of_an_excerpt_is_what_matched() {
+    let text = format!("{}NÉEDLE{}", "é".repeat(90), "b".repeat(500));
+    let (shown, mark) = marked_excerpt(&text, 180, 187);
+    assert_eq!(&shown[mark], "NÉEDLE");
+    let (shown, mark) = marked_excerpt("the needle", 4, 10);
+    assert_eq!((&shown[mark], shown.as_str()), ("needle", "the needle"));
+    let long = "x".repeat(900);
+    let (shown, mark) = marked_excerpt(&long, 10, 890);
+    assert!(shown.starts_with("…x") && shown[mark].chars().all(|c| c == 'x'), "{shown}");
+    for (start, end) in [(0, 900), (899, 900), (900, 900), (5000, 2)] {
+        let (shown, mark) = marked_excerpt(&long, start, end);
+        assert!(shown.get(mark).is_some(), "{start}..{end}");
+    }
+}
+
 /// The items that a text drops, and those with any hit, by comparing words one with another.
 fn naive(items: &[Item], n: usize, text: &str) -> (BTreeSet<u32>, BTreeSet<u32>) {
     let mut corpus = Corpus::default();

@@ -21,9 +21,9 @@ pub use diff::{Finding, ManifestDiff, Weight, WeightCounts, diff};
 pub use digest::{Digest, DigestError, Hasher, sha256_hex};
 pub use ledger::{LedgerError, RowLedger, SampleLedger};
 pub use manifest::{
-    BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, FileRecord, InputFile, InputSource,
-    LengthBucket, Manifest, RecipeRecord, RunBlock, SCHEMA, SCHEMA_VERSION, ShardRecord, SourceTokens, Split,
-    TokenCounts, TokeniserRecord, Verified, ppm,
+    BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, FileRecord, FillBucket, InputFile,
+    InputSource, LengthBucket, Manifest, RecipeRecord, RunBlock, SCHEMA, SCHEMA_VERSION, ShardRecord,
+    SourceMatches, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
 };
 pub use read::ManifestError;
 pub use schema::json_schema;

@@ -204,6 +204,19 @@ pub struct BenchmarkRecord {
     pub rows_dropped: u64,
     /// Rows that hit a gram but were kept.
     pub rows_reported: u64,
+    /// The same two counts by source; sources without a match are left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub per_source: BTreeMap<String, SourceMatches>,
+}
+
+/// Rows of one source that match one benchmark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceMatches {
+    /// Rows dropped for a match.
+    pub dropped: u64,
+    /// Rows that hit a gram but were kept.
+    pub reported: u64,
 }
 
 /// A file by name, size and digest.
@@ -256,6 +269,12 @@ pub struct TokenCounts {
     pub per_source: BTreeMap<String, SourceTokens>,
     /// Lengths of samples, by rising `upto`.
     pub length_histogram: Vec<LengthBucket>,
+    /// The same by source.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lengths_per_source: BTreeMap<String, Vec<LengthBucket>>,
+    /// How full the packs are, by rising `upto_ppm`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fill_histogram: Vec<FillBucket>,
 }
 
 /// One source's part of the mixture.
@@ -278,6 +297,16 @@ pub struct LengthBucket {
     pub upto: u64,
     /// Samples.
     pub count: u64,
+}
+
+/// One step of a histogram: packs fuller than the step before and at most `upto_ppm`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FillBucket {
+    /// Largest fill in this step, in parts per million of the pack's length.
+    pub upto_ppm: u64,
+    /// Packs.
+    pub packs: u64,
 }
 
 /// One shard, by content; the digest of its file stands in the run block.

@@ -54,6 +54,8 @@ pub struct Match {
     pub action: Action,
     /// At most 300 characters round the match; empty if any matched benchmark is sensitive.
     pub excerpt: String,
+    /// Bytes of the excerpt that match; empty with the excerpt.
+    pub mark: (u32, u32),
 }
 
 /// What the check says of a row: it goes on, or is dropped, and what was found either way.
@@ -114,9 +116,9 @@ impl<'b> Decontaminator<'b> {
 
 fn to_match(blocklist: &Blocklist, parts: &[Part], hit: &Hit, sensitive: bool) -> Match {
     let text = parts.get(hit.part as usize).map_or("", |part| part.text);
-    let excerpt = match sensitive {
-        true => String::new(),
-        false => potable_blocklists::excerpt(text, hit.start as usize, hit.end as usize),
+    let (excerpt, mark) = match sensitive {
+        true => (String::new(), 0..0),
+        false => potable_blocklists::marked_excerpt(text, hit.start as usize, hit.end as usize),
     };
     Match {
         benchmark: hit.benchmark,
@@ -128,6 +130,7 @@ fn to_match(blocklist: &Blocklist, parts: &[Part], hit: &Hit, sensitive: bool) -
         span: (hit.start, hit.end),
         action: hit.action,
         excerpt,
+        mark: (mark.start as u32, mark.end as u32),
     }
 }
 

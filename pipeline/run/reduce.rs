@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use potable_manifests::{Digest, ShardRecord, SourceTokens, Split};
+use potable_manifests::{Digest, ShardRecord, SourceTokens, Split, ppm};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,9 @@ use crate::pack::{Fit, Pack, PackedSample, Packer, clip};
 use crate::shard::{ParquetShardWriter, ShardColumns, write_atomic};
 use crate::source::row::{SampleId, SampleName};
 
+/// Width of a step of the histogram of fills, in parts per million.
+pub const FILL_STEP: u64 = 50_000;
+
 /// What one partition gave; kept in the work folder, so that a killed run does not write it again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,8 +27,10 @@ pub struct PartitionResult {
     pub shards: Vec<(ShardRecord, Digest, u64)>,
     /// Samples, tokens and trained tokens by source.
     pub sources: BTreeMap<String, SourceTokens>,
-    /// Samples by the power of two above their length.
-    pub lengths: BTreeMap<u64, u64>,
+    /// Samples by source and the power of two above their length.
+    pub lengths: BTreeMap<String, BTreeMap<u64, u64>>,
+    /// Packs by their fill in parts per million, rounded up to [`FILL_STEP`].
+    pub fills: BTreeMap<u64, u64>,
     /// Tokens that the packs could hold.
     pub capacity: u64,
     /// Fragments beyond the first, by source.
@@ -239,6 +244,10 @@ impl Partition<'_> {
         });
         let length = self.packer.lengths().get(class).copied().unwrap_or_default();
         result.capacity += packs.len() as u64 * u64::from(length);
+        for pack in &packs {
+            let steps = ppm(pack.tokens(), u64::from(length)).div_ceil(FILL_STEP).max(1);
+            *result.fills.entry(steps * FILL_STEP).or_default() += 1;
+        }
         let columns = ShardColumns { position_ids: plan.phase.output.position_ids };
         let mut number = 0;
         let mut packs = packs.into_iter().peekable();
@@ -312,5 +321,6 @@ fn count(result: &mut PartitionResult, source: &str, piece: &PackedSample) {
     entry.samples += 1;
     entry.tokens += tokens;
     entry.trained += piece.trained_tokens();
-    *result.lengths.entry(tokens.next_power_of_two().max(64)).or_default() += 1;
+    let lengths = result.lengths.entry(source.to_owned()).or_default();
+    *lengths.entry(tokens.next_power_of_two().max(64)).or_default() += 1;
 }

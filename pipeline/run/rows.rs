@@ -314,6 +314,7 @@ fn evidence(matches: &[Match]) -> String {
                 "end": m.span.1,
                 "action": m.action.name(),
                 "excerpt": m.excerpt,
+                "mark": [m.mark.0, m.mark.1],
             })
         })
         .collect();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use potable_blocklists::{Blocklist, NORMALISER};
 use potable_manifests::{
-    BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord, InputFile,
-    InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA, SampleLedger,
-    SourceTokens, TokenCounts, TokeniserRecord, Verified, canonical_json, ppm,
+    BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord, FillBucket,
+    InputFile, InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA, SampleLedger,
+    SourceMatches, SourceTokens, TokenCounts, TokeniserRecord, Verified, canonical_json, ppm,
 };
 
 use super::error::RunError;
@@ -298,8 +298,9 @@ impl Sealing<'_> {
         let mut benchmarks = Vec::new();
         for entry in &blocklist.header().benchmarks {
             let meta = &entry.meta;
-            let matches = ledgers.iter().filter_map(|l| l.matches.get(&meta.name));
-            let (dropped, reported) = matches.fold((0, 0), |sum, m| (sum.0 + m.0, sum.1 + m.1));
+            let per_source = self.matches_of(&meta.name, ledgers);
+            let (dropped, reported) =
+                per_source.values().fold((0, 0), |sum, m| (sum.0 + m.dropped, sum.1 + m.reported));
             let files = meta.files.iter().map(|f| {
                 Ok(FileDigest { name: f.name.clone(), size: f.size, sha256: digest_of(&f.sha256)? })
             });
@@ -318,6 +319,7 @@ impl Sealing<'_> {
                 not_protected: entry.coverage.not_protected,
                 rows_dropped: dropped,
                 rows_reported: reported,
+                per_source,
             });
         }
         Ok(Decontamination {
@@ -334,9 +336,21 @@ impl Sealing<'_> {
         })
     }
 
+    /// Rows that match a benchmark, by source.
+    fn matches_of(&self, benchmark: &str, ledgers: &[ChunkLedger]) -> BTreeMap<String, SourceMatches> {
+        let sources = self.plan.sources.iter().zip(ledgers);
+        let matches = sources.filter_map(|(source, ledger)| {
+            let (dropped, reported) = *ledger.matches.get(benchmark)?;
+            Some((source.config.name.clone(), SourceMatches { dropped, reported }))
+        });
+        matches.collect()
+    }
+
     fn tokens(&self) -> TokenCounts {
         let mut per_source: BTreeMap<String, SourceTokens> = BTreeMap::new();
         let mut lengths: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut lengths_per_source: BTreeMap<String, BTreeMap<u64, u64>> = BTreeMap::new();
+        let mut fills: BTreeMap<u64, u64> = BTreeMap::new();
         let (mut capacity, mut packs) = (0, 0);
         for result in self.results {
             for (name, one) in &result.sources {
@@ -345,8 +359,15 @@ impl Sealing<'_> {
                 sum.tokens += one.tokens;
                 sum.trained += one.trained;
             }
-            for (upto, count) in &result.lengths {
-                *lengths.entry(*upto).or_default() += count;
+            for (name, counts) in &result.lengths {
+                let own = lengths_per_source.entry(name.clone()).or_default();
+                for (upto, count) in counts {
+                    *own.entry(*upto).or_default() += count;
+                    *lengths.entry(*upto).or_default() += count;
+                }
+            }
+            for (upto_ppm, packs) in &result.fills {
+                *fills.entry(*upto_ppm).or_default() += packs;
             }
             capacity += result.capacity;
             packs += result.shards.iter().map(|(shard, _, _)| shard.packs).sum::<u64>();
@@ -359,9 +380,18 @@ impl Sealing<'_> {
             capacity,
             fill_ppm: ppm(total, capacity),
             per_source,
-            length_histogram: lengths.into_iter().map(|(upto, count)| LengthBucket { upto, count }).collect(),
+            length_histogram: buckets(lengths),
+            lengths_per_source: lengths_per_source.into_iter().map(|(k, v)| (k, buckets(v))).collect(),
+            fill_histogram: fills
+                .into_iter()
+                .map(|(upto_ppm, packs)| FillBucket { upto_ppm, packs })
+                .collect(),
         }
     }
+}
+
+fn buckets(counts: BTreeMap<u64, u64>) -> Vec<LengthBucket> {
+    counts.into_iter().map(|(upto, count)| LengthBucket { upto, count }).collect()
 }
 
 /// The renderer and its version, as the manifest names it.

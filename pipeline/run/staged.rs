@@ -20,7 +20,7 @@ use super::error::RunError;
 use crate::shard::AtomicFile;
 
 /// Version of the staged layout; part of the map digest.
-pub const STAGE_FORMAT: u32 = 2;
+pub const STAGE_FORMAT: u32 = 3;
 
 /// One sample on its way from map to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use crate::canonical;
 use crate::digest::Digest;
 use crate::ledger::{RowLedger, SampleLedger};
 use crate::manifest::{
-    Decontamination, FileRecord, InputSource, LengthBucket, Manifest, ShardRecord, SourceTokens, Split,
-    TokenCounts, TokeniserRecord, ppm,
+    Decontamination, FileRecord, FillBucket, InputSource, LengthBucket, Manifest, ShardRecord, SourceMatches,
+    SourceTokens, Split, TokenCounts, TokeniserRecord, ppm,
 };
 
 impl Shown for FileRecord {
@@ -26,6 +26,13 @@ impl Shown for ShardRecord {
             "{content_digest}, {split}, {packs} packs of {length}, {samples} samples, \
              {tokens} tokens, {trained} trained"
         ))
+    }
+}
+
+impl Shown for SourceMatches {
+    fn shown(&self) -> Option<String> {
+        let Self { dropped, reported } = self;
+        Some(format!("{dropped} dropped, {reported} reported"))
     }
 }
 
@@ -70,6 +77,14 @@ pub(super) fn matches(found: &mut Collector, old: &Decontamination, new: &Decont
         found.field(Material, dropped, (&old.rows_dropped, &new.rows_dropped));
         let reported = format!("rows reported, not dropped, for benchmark {name}");
         found.field(Material, reported, (&old.rows_reported, &new.rows_reported));
+        for pair in map_pairs((&old.per_source, &new.per_source)) {
+            let values = (&pair.old.copied(), &pair.new.copied());
+            found.field(
+                Material,
+                format!("rows of source {} that match benchmark {name}", pair.name),
+                values,
+            );
+        }
     }
 }
 
@@ -138,6 +153,15 @@ pub(super) fn tokens(found: &mut Collector, old: &TokenCounts, new: &TokenCounts
     let histograms = (&old.length_histogram, &new.length_histogram);
     let shown = (&histogram(histograms.0), &histogram(histograms.1));
     found.field(Material, "lengths of samples", shown);
+    for pair in map_pairs((&old.lengths_per_source, &new.lengths_per_source)) {
+        let shown = |buckets: Option<&Vec<LengthBucket>>| {
+            buckets.map(|buckets| histogram(buckets).unwrap_or_else(|| "none".to_owned()))
+        };
+        let values = (&shown(pair.old), &shown(pair.new));
+        found.field(Material, format!("lengths of samples of source {}", pair.name), values);
+    }
+    let fills = (&fills(&old.fill_histogram), &fills(&new.fill_histogram));
+    found.field(Material, "fill of packs", fills);
 }
 
 pub(super) fn shards(found: &mut Collector, old: &[ShardRecord], new: &[ShardRecord]) {
@@ -291,6 +315,12 @@ fn percent(ppm: u64) -> String {
 
 fn histogram(buckets: &[LengthBucket]) -> Option<String> {
     let buckets = buckets.iter().map(|bucket| format!("{} up to {}", bucket.count, bucket.upto));
+    let buckets: Vec<_> = buckets.collect();
+    (!buckets.is_empty()).then(|| buckets.join(", "))
+}
+
+fn fills(buckets: &[FillBucket]) -> Option<String> {
+    let buckets = buckets.iter().map(|bucket| format!("{} up to {}", bucket.packs, percent(bucket.upto_ppm)));
     let buckets: Vec<_> = buckets.collect();
     (!buckets.is_empty()).then(|| buckets.join(", "))
 }

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
 use potable_manifests::{
-    BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord, InputFile,
-    InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA, SampleLedger,
-    ShardRecord, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
+    BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord, FillBucket,
+    InputFile, InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA, SampleLedger,
+    ShardRecord, SourceMatches, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -144,8 +144,10 @@ fn checks() -> impl Strategy<Value = Decontamination> {
 
 fn benchmark() -> impl Strategy<Value = BenchmarkRecord> {
     let files = vec((name(), count(), digest()), 0..3);
-    (name(), option::of(name()), any::<bool>(), files, vec(count(), 6)).prop_map(
-        |(name, text, sensitive, files, counts)| BenchmarkRecord {
+    let matches = (count(), count()).prop_map(|(dropped, reported)| SourceMatches { dropped, reported });
+    let matches = btree_map(name(), matches, 0..3);
+    (name(), option::of(name()), any::<bool>(), files, vec(count(), 6), matches).prop_map(
+        |(name, text, sensitive, files, counts, per_source)| BenchmarkRecord {
             name,
             repo: text.clone(),
             revision: text.clone(),
@@ -160,6 +162,7 @@ fn benchmark() -> impl Strategy<Value = BenchmarkRecord> {
             not_protected: counts[3],
             rows_dropped: counts[4],
             rows_reported: counts[5],
+            per_source,
         },
     )
 }
@@ -200,17 +203,21 @@ fn tokens() -> impl Strategy<Value = TokenCounts> {
         tokens,
         trained,
     });
-    let bucket = (count(), count()).prop_map(|(upto, count)| LengthBucket { upto, count });
+    let bucket = || (count(), count()).prop_map(|(upto, count)| LengthBucket { upto, count });
+    let fill = (count(), count()).prop_map(|(upto_ppm, packs)| FillBucket { upto_ppm, packs });
     let mixture = btree_map(name(), source, 0..3);
-    (count(), count(), count(), count(), mixture, vec(bucket, 0..3)).prop_map(
-        |(total, trained, packs, capacity, per_source, length_histogram)| TokenCounts {
+    let histograms = (vec(bucket(), 0..3), btree_map(name(), vec(bucket(), 0..3), 0..2), vec(fill, 0..3));
+    (count(), count(), count(), count(), mixture, histograms).prop_map(
+        |(total, trained, packs, capacity, per_source, histograms)| TokenCounts {
             total,
             trained,
             packs,
             capacity,
             fill_ppm: ppm(total, capacity),
             per_source,
-            length_histogram,
+            length_histogram: histograms.0,
+            lengths_per_source: histograms.1,
+            fill_histogram: histograms.2,
         },
     )
 }
