@@ -265,6 +265,11 @@ pub enum ShardFormat {
     Parquet,
 }
 
+impl ShardFormat {
+    /// Every format.
+    pub const ALL: [ShardFormat; 1] = [ShardFormat::Parquet];
+}
+
 /// The schema of a length or a list of lengths.
 #[derive(JsonSchema)]
 #[serde(untagged)]

@@ -74,6 +74,18 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// An id that the type of the shard format does not hold.
+    #[error("{path}: sample `{sample}` has id {id}, and the format holds ids up to {largest}", path = path.display())]
+    IdTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The sample.
+        sample: String,
+        /// The id.
+        id: u32,
+        /// The largest id of the format.
+        largest: u32,
+    },
     /// An output folder with something else in it.
     #[error("{path}: {problem}", path = path.display())]
     OutputFolder {
@@ -193,6 +205,9 @@ impl RunError {
                 _ => None,
             },
             RunError::Staged { .. } => Some("run again with `--fresh`".to_owned()),
+            RunError::IdTooLarge { .. } => {
+                Some("choose another `[output] format`, or a tokenizer with smaller ids".to_owned())
+            }
             RunError::OutputFolder { way_out, .. } => Some(way_out.clone()),
             RunError::NoRows { .. } => Some("check `path` and `--limit`".to_owned()),
             RunError::NothingKept { .. } => {

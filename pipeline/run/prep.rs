@@ -231,6 +231,7 @@ impl PhaseRun<'_> {
             selection: &selection,
             out: &self.out,
             folder: &work.reduce,
+            vocabulary: stages.tokeniser.vocabulary_size(),
             progress: self.progress,
         };
         let results = self.pool.install(|| reduction.run())?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use potable_manifests::{Digest, ShardRecord, SourceTokens, Split, ppm};
+use potable_manifests::{ShardRecord, SourceTokens, Split, ppm};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::progress::Progress;
 use super::select::{SelectedRow, Selection};
 use super::staged::{Staged, StagedTokens};
 use crate::pack::{Fit, Pack, PackedSample, Packer, clip};
-use crate::shard::{ParquetShardWriter, ShardColumns, write_atomic};
+use crate::shard::{ShardFile, ShardOptions, ShardPlace, ShardSink, write_atomic};
 use crate::source::row::{SampleId, SampleName};
 
 /// Width of a step of the histogram of fills, in parts per million.
@@ -23,8 +23,8 @@ pub const FILL_STEP: u64 = 50_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionResult {
-    /// Shards, with SHA-256 and size of the file.
-    pub shards: Vec<(ShardRecord, Digest, u64)>,
+    /// Shards, with their files, the main one first.
+    pub shards: Vec<(ShardRecord, Vec<ShardFile>)>,
     /// Samples, tokens and trained tokens by source.
     pub sources: BTreeMap<String, SourceTokens>,
     /// Samples by source and the power of two above their length.
@@ -49,6 +49,8 @@ pub struct Reduction<'a> {
     pub out: &'a Path,
     /// Where results of partitions are kept.
     pub folder: &'a Path,
+    /// Ids in the vocabulary.
+    pub vocabulary: u64,
     /// Where progress is counted.
     pub progress: &'a Progress,
 }
@@ -65,12 +67,18 @@ impl Reduction<'_> {
         results.into_iter().collect()
     }
 
+    fn shard_options(&self) -> ShardOptions {
+        let output = &self.plan.phase.output;
+        ShardOptions { format: output.format, position_ids: output.position_ids, vocabulary: self.vocabulary }
+    }
+
     /// Shards of an earlier, unfinished run that no result names.
     fn remove_strays(&self) -> Result<(), RunError> {
         let mut named: BTreeSet<PathBuf> = BTreeSet::new();
         for partition in 0..self.plan.partitions {
             if let Some(result) = self.finished(partition) {
-                named.extend(result.shards.iter().map(|(shard, _, _)| self.out.join(&shard.path)));
+                let files = result.shards.iter().flat_map(|(_, files)| files);
+                named.extend(files.map(|(path, _, _)| self.out.join(path)));
             }
         }
         for folder in ["shards", "validation"] {
@@ -108,8 +116,8 @@ impl Reduction<'_> {
     fn finished(&self, partition: u32) -> Option<PartitionResult> {
         let text = std::fs::read(self.result_path(partition)).ok()?;
         let result: PartitionResult = serde_json::from_slice(&text).ok()?;
-        let whole = result.shards.iter().all(|(shard, _, size)| {
-            std::fs::metadata(self.out.join(&shard.path)).is_ok_and(|meta| meta.len() == *size)
+        let whole = result.shards.iter().flat_map(|(_, files)| files).all(|(path, _, size)| {
+            std::fs::metadata(self.out.join(path)).is_ok_and(|meta| meta.len() == *size)
         });
         whole.then_some(result)
     }
@@ -248,46 +256,34 @@ impl Partition<'_> {
             let steps = ppm(pack.tokens(), u64::from(length)).div_ceil(FILL_STEP).max(1);
             *result.fills.entry(steps * FILL_STEP).or_default() += 1;
         }
-        let columns = ShardColumns { position_ids: plan.phase.output.position_ids };
-        let mut number = 0;
+        let options = self.reduction.shard_options();
+        let several = self.packer.lengths().len() > 1;
+        let mut place =
+            ShardPlace { split, class: several.then_some(length), partition: self.number, number: 0 };
         let mut packs = packs.into_iter().peekable();
         while packs.peek().is_some() {
-            let path = self.shard_path(split, length, number);
-            let full = self.reduction.out.join(&path);
-            if let Some(folder) = full.parent() {
-                std::fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
-            }
-            let mut writer = ParquetShardWriter::create(&full, columns)?;
+            let path = options.format.path(place);
+            let mut sink = ShardSink::create(self.reduction.out, &path, &options)?;
             while let Some(pack) = packs.next_if(|pack| {
-                writer.tokens() == 0 || writer.tokens() + pack.tokens() <= plan.phase.output.shard_tokens
+                sink.tokens() == 0 || sink.tokens() + pack.tokens() <= plan.phase.output.shard_tokens
             }) {
-                writer.push(pack)?;
+                sink.push(pack)?;
             }
-            let shard = writer.seal()?;
+            let shard = sink.seal()?;
             let record = ShardRecord {
                 path,
                 split,
                 length: u64::from(length),
-                content_digest: shard.content,
-                packs: shard.packs,
-                samples: shard.samples,
-                tokens: shard.tokens,
-                trained: shard.trained,
+                content_digest: shard.content.digest,
+                packs: shard.content.packs,
+                samples: shard.content.samples,
+                tokens: shard.content.tokens,
+                trained: shard.content.trained,
             };
-            result.shards.push((record, shard.sha256, shard.size));
-            number += 1;
+            result.shards.push((record, shard.files));
+            place.number += 1;
         }
         Ok(())
-    }
-
-    fn shard_path(&self, split: Split, length: u32, number: usize) -> String {
-        let folder = if split == Split::Train { "shards" } else { "validation" };
-        let file = format!("part-{:05}-{number:03}.parquet", self.number);
-        if self.packer.lengths().len() > 1 {
-            format!("{folder}/length-{length}/{file}")
-        } else {
-            format!("{folder}/{file}")
-        }
     }
 }
 

@@ -63,10 +63,9 @@ impl Sealing<'_> {
         self.run.other_digests.insert("recipe.lock".to_owned(), lock);
         self.run.other_digests.insert("dropped".to_owned(), dropped);
         self.run.other_digests.insert("plan".to_owned(), self.plan_digest.clone());
-        for (shard, sha256, size) in self.results.iter().flat_map(|r| &r.shards) {
-            self.run
-                .file_sha256
-                .insert(shard.path.clone(), FileRecord { sha256: sha256.clone(), size: *size });
+        for (path, sha256, size) in self.results.iter().flat_map(|r| &r.shards).flat_map(|s| &s.1) {
+            let record = FileRecord { sha256: sha256.clone(), size: *size };
+            self.run.file_sha256.insert(path.clone(), record);
         }
         let manifest = self.manifest(&ledgers, rows, samples)?;
         let failed = |e: potable_manifests::CanonicalError| RunError::Manifest { reason: e.to_string() };
@@ -370,7 +369,7 @@ impl Sealing<'_> {
                 *fills.entry(*upto_ppm).or_default() += packs;
             }
             capacity += result.capacity;
-            packs += result.shards.iter().map(|(shard, _, _)| shard.packs).sum::<u64>();
+            packs += result.shards.iter().map(|(shard, _)| shard.packs).sum::<u64>();
         }
         let total = per_source.values().map(|s| s.tokens).sum();
         TokenCounts {

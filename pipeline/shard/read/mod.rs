@@ -1,0 +1,94 @@
+//! Shards back to packs: the one way in which `verify`, `audit`, `show` and tests read what was
+//! written, whatever the format. A reader gives the very [`Pack`]s that the writer got (trained runs
+//! as runs, borders as samples, ids of samples from the row or from beside the shard), so that
+//! [`Content`](super::Content) fed with them gives the digest that the manifest has.
+
+mod error;
+mod parquet;
+
+use std::path::{Path, PathBuf};
+
+pub use error::ReadError;
+
+use crate::pack::Pack;
+use crate::recipe::file::ShardFormat;
+
+/// The packs of a shard, in order. After an error there are no more.
+pub type Packs = Box<dyn Iterator<Item = Result<Pack, ReadError>> + Send>;
+
+/// Opens a shard of a data set. `root` is the output folder, `shard` the path in the manifest.
+///
+/// # Errors
+/// A file that is not there, or not of this format.
+pub fn open(root: &Path, format: ShardFormat, shard: &str) -> Result<Packs, ReadError> {
+    let main = root.join(shard);
+    match format {
+        ShardFormat::Parquet => parquet::packs(&main),
+    }
+}
+
+/// Opens a shard by its main file alone: the format is told from the file, and the output folder is
+/// the nearest folder above with a `manifest.json`, else the one in which the file stands.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_file(path: &Path) -> Result<Packs, ReadError> {
+    let format = detect(path)?;
+    let own = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    let root = path.ancestors().skip(1).find(|folder| folder.join("manifest.json").is_file());
+    let root: PathBuf = root.map_or(own, Path::to_path_buf);
+    let shard = path.strip_prefix(&root).unwrap_or(path).to_string_lossy().into_owned();
+    open(&root, format, &shard)
+}
+
+/// The format of a shard, by the name and the columns of its main file.
+///
+/// # Errors
+/// A file that cannot be read, or that is no shard.
+pub fn detect(path: &Path) -> Result<ShardFormat, ReadError> {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let found = match extension.as_ref() {
+        "parquet" => parquet::format_of(&parquet::columns(path)?),
+        _ => None,
+    };
+    found.ok_or_else(|| ReadError::malformed(path, "is no shard of a known format"))
+}
+
+/// Puts a sample together from its parts as the rows have them.
+struct Parts<'a> {
+    name: String,
+    ids: &'a [i32],
+    labels: &'a [i32],
+}
+
+impl Parts<'_> {
+    /// The sample, if the labels are its ids or -100 and the first one is -100.
+    fn sample(self) -> Result<crate::pack::PackedSample, String> {
+        use super::parquet::IGNORED;
+        if self.ids.len() != self.labels.len() {
+            return Err(format!(
+                "sample `{}` has {} ids and {} labels",
+                self.name,
+                self.ids.len(),
+                self.labels.len()
+            ));
+        }
+        let mut trained: Vec<(u32, u32)> = Vec::new();
+        for ((index, &id), &label) in (0u32..).zip(self.ids).zip(self.labels) {
+            if label == IGNORED {
+                continue;
+            }
+            if label != id || index == 0 {
+                let name = &self.name;
+                return Err(format!("sample `{name}` has label {label} at token {index}, whose id is {id}"));
+            }
+            match trained.last_mut() {
+                Some(run) if run.0 + run.1 == index => run.1 += 1,
+                _ => trained.push((index, 1)),
+            }
+        }
+        let ids: Result<Vec<u32>, _> = self.ids.iter().map(|&id| u32::try_from(id)).collect();
+        let ids = ids.map_err(|_| format!("sample `{}` has a negative id", self.name))?;
+        Ok(crate::pack::PackedSample { name: self.name, ids, trained })
+    }
+}
