@@ -314,12 +314,25 @@ pub struct CorporaArgs {
 #[derive(Debug, Subcommand)]
 pub enum CorporaCommand {
     /// List the known corpora.
-    List,
+    List {
+        /// How to print them.
+        #[arg(long, value_enum, default_value_t = ListFormat::Table, help_heading = "Output")]
+        format: ListFormat,
+    },
     /// Show files, mapping, licence and traps of a corpus.
     Show {
         /// Id of the corpus.
         id: String,
     },
+}
+
+/// How to print the known corpora.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ListFormat {
+    /// A line each.
+    Table,
+    /// All that the cards say, as docs/corpora.md has it.
+    Markdown,
 }
 
 /// `potable recipes`.

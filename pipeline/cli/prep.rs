@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle as BarStyle};
 
 use super::Answer;
@@ -13,7 +13,8 @@ use super::args::PrepArgs;
 use super::display::{bytes, grouped};
 use super::output::{Output, ProgressStyle};
 use super::{recipes, summary};
-use crate::recipe::Recipe;
+use crate::recipe::card::cards;
+use crate::recipe::{Recipe, traps};
 use crate::run::prep::{KeepWork, PrepOptions, disk_needed, plan, prep};
 use crate::run::{Cut, Plan, Progress, Step};
 
@@ -39,6 +40,7 @@ pub fn run(args: PrepArgs, output: &Output) -> Result<Answer> {
     bound_pools(options.threads);
     if args.plan {
         let plans = plan(&recipe, &options)?;
+        warn_of_traps(&plans, output)?;
         output.data(&describe(&plans, &options.out))?;
         return Ok(Answer::Yes);
     }
@@ -128,6 +130,26 @@ fn stop_on_signal(progress: &Arc<Progress>) -> Result<()> {
         progress.stop();
     })
     .context("cannot catch Ctrl-C")
+}
+
+/// Rows that sources share, text that a mapping leaves out, files that are not all there.
+fn warn_of_traps(plans: &[Plan], output: &Output) -> Result<()> {
+    let cards = cards().map_err(|problem| anyhow!(problem))?;
+    for plan in plans {
+        for line in traps::warnings(&plan.phase.sources, plan.phase.exact, &cards) {
+            output.warn(&line);
+        }
+        // A choice of files is what `files` asks for.
+        for source in plan.sources.iter().filter(|source| source.config.files.is_none()) {
+            let names: Vec<&str> = source.files.iter().map(|f| f.file.name.as_str()).collect();
+            if let Some((there, of)) = traps::parts_there(&names).filter(|(there, of)| there < of) {
+                let name = &source.config.name;
+                output
+                    .warn(&format!("source `{name}` reads {there} of the {of} files that their names count"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn describe(plans: &[Plan], out: &Path) -> String {

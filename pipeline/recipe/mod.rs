@@ -7,6 +7,7 @@ pub mod join;
 pub mod lock;
 pub mod resolve;
 pub mod sources;
+pub mod traps;
 
 pub use card::Card;
 pub use error::RecipeError;

@@ -14,6 +14,7 @@ use super::file::{
 };
 use super::join::ResolvedJoin;
 use super::sources::resolve_source;
+use super::traps;
 use crate::normalise::Policy;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
@@ -259,6 +260,7 @@ fn resolve_phase(
         sources.push(source);
     }
     check_weights(&sources)?;
+    traps::check_repeats(&sources, &cards)?;
     if phase.max_tokens.is_some() && sources.iter().all(|source| source.weight_ppm.is_none()) {
         return Err(RecipeError::value_hint(
             format!("phase `{}`", phase.name),

@@ -119,19 +119,23 @@ fn with_card<'c>(
             format!("its configs: {}", names.join(", ")),
         ));
     };
-    if config.text_missing {
-        return Err(RecipeError::value_hint(
-            place,
-            format!("config `{}` of corpus `{id}` holds no text", config.name),
-            card.notes.join("; "),
-        ));
+    if let Some(reason) = &config.unusable {
+        let usable = card.config.iter().filter(|c| c.unusable.is_none()).map(|c| c.name.as_str());
+        let usable: Vec<&str> = usable.collect();
+        let hint = match usable.as_slice() {
+            [] => "`potable corpora show` says what the corpus is for".to_owned(),
+            names => format!("configs that can be read: {}", names.join(", ")),
+        };
+        let problem = format!("config `{}` of corpus `{id}` {reason}", config.name);
+        return Err(RecipeError::value_hint(place, problem, hint));
     }
     source.eval_split = is_eval_split(source, card, config, allow_eval)?;
     let [folder] = source.patterns.as_slice() else {
         return Err(RecipeError::value(place, "with `corpus`, `path` is one folder"));
     };
     source.base = source.base.join(folder);
-    source.patterns = if source.eval_split { config.eval_files.clone() } else { config.files.clone() };
+    let split = source.split.as_deref().unwrap_or_default();
+    source.patterns = config.eval.get(split).unwrap_or(&config.files).clone();
     source.format = source.format.or(Some(config.format));
     source.config = Some(config.name.clone());
     source.split = source.split.take().or_else(|| Some(config.split.clone()));
@@ -166,11 +170,15 @@ fn is_eval_split(
             ),
         ));
     }
-    if config.eval_files.is_empty() {
+    if !config.eval.contains_key(split) {
+        let known: Vec<&str> = config.eval.keys().map(String::as_str).collect();
         return Err(RecipeError::value_hint(
             place,
             format!("the card of `{}` names no files of split `{split}`", card.id),
-            "name the files with `path`, without `corpus`",
+            match known.as_slice() {
+                [] => "name the files with `path`, without `corpus`".to_owned(),
+                known => format!("its splits for evaluation: {}", known.join(", ")),
+            },
         ));
     }
     Ok(true)

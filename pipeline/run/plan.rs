@@ -7,10 +7,11 @@ use potable_manifests::Digest;
 
 use super::error::RunError;
 use crate::normalise::TextFormat;
-use crate::recipe::RecipeError;
+use crate::recipe::card::cards;
 use crate::recipe::file::OnBadRow;
 use crate::recipe::lock::{LOCK_VERSION, Lock, LockedFile, LockedSource};
 use crate::recipe::resolve::{ResolvedPhase, ResolvedSource};
+use crate::recipe::{RecipeError, traps};
 use crate::source::adapt::mapping::Shape;
 use crate::source::adapt::{Mapping, MappingFile};
 use crate::source::cell::Cell;
@@ -251,6 +252,9 @@ fn plan_source(
     counting: Counting,
 ) -> Result<PlannedSource, RunError> {
     let mut found = find_files(source)?;
+    let names: Vec<&str> = found.iter().map(|file| file.name.as_str()).collect();
+    let cards = cards().map_err(|problem| RecipeError::value("corpora", problem))?;
+    traps::check_files(source, &names, &cards)?;
     if let Some(count) = source.files {
         found = choose_files(found, count, phase.seed, &source.name);
     }

@@ -1,7 +1,7 @@
 //! Rows that hold prompt and answer in columns of their own.
 
 use super::conversation::{Conversation, Message, Role};
-use super::mapping::{ColumnPath, ColumnsMapping, Tags};
+use super::mapping::{ChoiceValue, ColumnPath, ColumnsMapping, Tags};
 use super::{Outcome, take, wrong_type};
 use crate::run::reason::DropReason;
 use crate::source::cell::Cell;
@@ -95,17 +95,26 @@ fn choose(
     mapping: &ColumnsMapping,
     answers: Vec<Cell>,
 ) -> Result<Outcome<String>, String> {
-    let none = if mapping.choose_all.is_empty() && mapping.choose_any.is_empty() {
+    let unchecked = mapping.choose_all.is_empty() && mapping.choose_any.is_empty();
+    let none = if unchecked && mapping.choose_equal.is_empty() {
         DropReason::SourceNoResponse
     } else {
         DropReason::SourceNoChoice
     };
     let all = lists(cells, &mapping.choose_all)?;
     let any = lists(cells, &mapping.choose_any)?;
+    let (equal, values): (Vec<_>, Vec<_>) = mapping.choose_equal.iter().cloned().unzip();
+    let equal = lists(cells, &equal)?;
     let is_true = |list: &Vec<Cell>, i: usize| list.get(i) == Some(&Cell::Bool(true));
+    let has = |list: &Vec<Cell>, value: &ChoiceValue, i: usize| match (list.get(i), value) {
+        (Some(Cell::Int(found)), ChoiceValue::Int(wanted)) => found == wanted,
+        (Some(Cell::Text(found)), ChoiceValue::Text(wanted)) => found == wanted,
+        _ => false,
+    };
     for (i, answer) in answers.into_iter().enumerate() {
         let passes = all.iter().all(|list| is_true(list, i))
-            && (any.is_empty() || any.iter().any(|list| is_true(list, i)));
+            && (any.is_empty() || any.iter().any(|list| is_true(list, i)))
+            && equal.iter().zip(&values).all(|(list, value)| has(list, value, i));
         match answer {
             Cell::Text(text) if passes => return Ok(Outcome::Keep(text)),
             Cell::Text(_) | Cell::Null => {}
@@ -122,7 +131,7 @@ fn lists(cells: &mut [Cell], paths: &[ColumnPath]) -> Result<Vec<Vec<Cell>>, Str
         .map(|path| match take(cells, path) {
             Cell::List(items) => Ok(items),
             Cell::Null => Ok(Vec::new()),
-            other => Err(wrong_type(path, "a list of booleans", &other)),
+            other => Err(wrong_type(path, "a list", &other)),
         })
         .collect()
 }

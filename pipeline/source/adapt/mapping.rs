@@ -39,7 +39,8 @@ pub struct MappingFile {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "one_or_many")]
     #[schemars(with = "Option<OneOrMany>")]
     pub prompt: Option<Vec<String>>,
-    /// Column of the answer (shape `columns`): text, or a list of texts to choose from.
+    /// Column of the answer (shape `columns`): text, or a list of texts to choose from; with shape
+    /// `messages`, the column of the last assistant turn, which stands apart from the messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<String>,
     /// The answer is a JSON list in a string; its first element is taken.
@@ -51,9 +52,19 @@ pub struct MappingFile {
     /// Boolean lists beside a list of answers: one must be true at the one that is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choose_any: Option<Vec<String>>,
+    /// Lists beside a list of answers: the value that each must have at the one that is chosen.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub choose_equal: BTreeMap<String, ChoiceValue>,
     /// Mark in the answer between reasoning and answer (`####` in GSM8K).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_at: Option<String>,
+    /// Mark that the last assistant turn must hold; a row without it is dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require: Option<String>,
+    /// Columns that hold what a model would see and this mapping has no place for: a row where one is
+    /// not empty counts as text that would be lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Vec<String>>,
     /// Spans to cut out of the answer, by opening and closing mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remove: Option<Vec<(String, String)>>,
@@ -63,6 +74,16 @@ pub struct MappingFile {
     /// Column of the text (shape `text`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+/// A value to compare with, in `choose_equal`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(untagged)]
+pub enum ChoiceValue {
+    /// A whole number.
+    Int(i64),
+    /// A text.
+    Text(String),
 }
 
 /// Marks round reasoning and answer, each an opening and a closing one.
@@ -152,6 +173,10 @@ pub struct Mapping {
     pub tools: Option<ColumnPath>,
     /// Marks in assistant text.
     pub tags: Option<Tags>,
+    /// Mark that the last assistant turn must hold.
+    pub require: Option<String>,
+    /// Columns whose text would be lost.
+    pub lost: Vec<ColumnPath>,
 }
 
 /// What to make of the columns.
@@ -163,6 +188,8 @@ pub enum MappingKind {
         column: ColumnPath,
         /// Names of the message's fields: role, content, reasoning.
         fields: MessageFields,
+        /// The last assistant turn, where it stands in a column of its own.
+        answer: Option<ColumnPath>,
     },
     /// Prompt and answer.
     Columns(Box<ColumnsMapping>),
@@ -198,6 +225,8 @@ pub struct ColumnsMapping {
     pub choose_all: Vec<ColumnPath>,
     /// Lists of which one must be true.
     pub choose_any: Vec<ColumnPath>,
+    /// Lists that must hold a value.
+    pub choose_equal: Vec<(ColumnPath, ChoiceValue)>,
     /// Mark between reasoning and answer.
     pub split_at: Option<String>,
     /// Spans to cut.
@@ -333,6 +362,7 @@ impl MappingFile {
             Shape::Messages => MappingKind::Messages {
                 column: columns.add(self.messages.as_deref().unwrap_or("messages")),
                 fields: self.message_fields(source_name)?,
+                answer: self.response.as_ref().map(|name| columns.add(name)),
             },
             Shape::Text => {
                 MappingKind::Text(columns.add(self.text.as_deref().ok_or_else(|| missing("text", "text"))?))
@@ -346,6 +376,7 @@ impl MappingFile {
                     prompt: prompt.iter().map(&mut add).collect(),
                     choose_all: self.choose_all.iter().flatten().map(&mut add).collect(),
                     choose_any: self.choose_any.iter().flatten().map(&mut add).collect(),
+                    choose_equal: self.choose_equal.iter().map(|(k, v)| (add(k), v.clone())).collect(),
                     reasoning: self.reasoning.as_ref().map(&mut add),
                     response: columns.add(response),
                     json_response: self.json_response.unwrap_or(false),
@@ -356,12 +387,16 @@ impl MappingFile {
         };
         let system = self.system.as_ref().map(|name| columns.add(name));
         let tools = self.tools.as_ref().map(|name| columns.add(name));
+        let lost: Vec<ColumnPath> = self.lost.iter().flatten().map(|name| columns.add(name)).collect();
         for name in extra {
             columns.add_root(name);
         }
         let required = columns.names.len();
         let must = match &kind {
-            MappingKind::Messages { column, .. } | MappingKind::Text(column) => vec![column.index],
+            MappingKind::Messages { column, answer, .. } => {
+                std::iter::once(column).chain(answer).map(|path| path.index).collect()
+            }
+            MappingKind::Text(column) => vec![column.index],
             MappingKind::Columns(mapping) => {
                 let prompt = mapping.prompt.first().map(|path| path.index);
                 prompt.into_iter().chain([mapping.response.index]).collect()
@@ -369,7 +404,8 @@ impl MappingFile {
         };
         // Tools are so often called `tools` that the column is taken where it is there.
         let tools = tools.or_else(|| (shape == Shape::Messages).then(|| columns.add("tools")));
-        Ok(Mapping { columns: columns.names, required, must, kind, system, tools, tags: self.tags.clone() })
+        let (tags, require) = (self.tags.clone(), self.require.clone());
+        Ok(Mapping { columns: columns.names, required, must, kind, system, tools, tags, require, lost })
     }
 
     fn message_fields(&self, source_name: &str) -> Result<MessageFields, MappingError> {
@@ -406,7 +442,7 @@ impl MappingFile {
             &self.response,
             &self.text,
         ];
-        let lists = [&self.prompt, &self.choose_all, &self.choose_any];
+        let lists = [&self.prompt, &self.choose_all, &self.choose_any, &self.lost];
         let listed = lists.into_iter().flatten().flatten();
         let empty_name = single.into_iter().flatten().chain(listed).any(String::is_empty);
         let removed = self.remove.iter().flatten();
@@ -416,6 +452,7 @@ impl MappingFile {
         let faults = [
             ("prompt", empty_name),
             ("split_at", self.split_at.as_deref() == Some("")),
+            ("require", self.require.as_deref() == Some("")),
             ("remove", removed.clone().any(pair_fails)),
             ("tags", tags.clone().any(pair_fails) || same_tags),
         ];
@@ -439,7 +476,7 @@ impl MappingFile {
 
     fn check_keys(&self, source_name: &str, shape: Shape) -> Result<(), MappingError> {
         use Shape::{Columns, Messages, Text};
-        let keys: [(&'static str, bool, &[Shape]); 14] = [
+        let keys: [(&'static str, bool, &[Shape]); 17] = [
             ("messages", self.messages.is_some(), &[Messages]),
             ("role", self.role.is_some(), &[Messages]),
             ("content", self.content.is_some(), &[Messages]),
@@ -448,10 +485,13 @@ impl MappingFile {
             ("system", self.system.is_some(), &[Messages, Columns]),
             ("tools", self.tools.is_some(), &[Messages, Columns]),
             ("prompt", self.prompt.is_some(), &[Columns]),
-            ("response", self.response.is_some(), &[Columns]),
+            ("response", self.response.is_some(), &[Messages, Columns]),
             ("json_response", self.json_response.is_some(), &[Columns]),
             ("choose_all", self.choose_all.is_some() || self.choose_any.is_some(), &[Columns]),
+            ("choose_equal", !self.choose_equal.is_empty(), &[Columns]),
             ("split_at", self.split_at.is_some() || self.remove.is_some(), &[Columns]),
+            ("require", self.require.is_some(), &[Messages, Columns]),
+            ("lost", self.lost.is_some(), &[Messages, Columns]),
             ("tags", self.tags.is_some(), &[Messages, Columns]),
             ("text", self.text.is_some(), &[Text]),
         ];

@@ -31,17 +31,30 @@ impl Mapping {
     pub fn adapt(&self, mut cells: Vec<Cell>, system: Option<&str>) -> Result<Outcome<Adapted>, String> {
         let mut conversation = match &self.kind {
             MappingKind::Text(path) => return text(take(&mut cells, path), path),
-            MappingKind::Messages { column, fields } => {
-                match messages::adapt(take(&mut cells, column), column, fields)? {
+            MappingKind::Messages { column, fields, answer } => {
+                let mut conversation = match messages::adapt(take(&mut cells, column), column, fields)? {
                     Outcome::Keep(conversation) => conversation,
                     Outcome::Drop(reason) => return Ok(Outcome::Drop(reason)),
+                };
+                if let Some(path) = answer {
+                    match take(&mut cells, path) {
+                        Cell::Text(text) => {
+                            conversation.messages.push(Message::new(Role::Assistant, text));
+                        }
+                        Cell::Null => return Ok(Outcome::Drop(DropReason::SourceNoResponse)),
+                        other => return Err(wrong_type(path, "text", &other)),
+                    }
                 }
+                conversation
             }
             MappingKind::Columns(mapping) => match columns::adapt(&mut cells, mapping)? {
                 Outcome::Keep(conversation) => conversation,
                 Outcome::Drop(reason) => return Ok(Outcome::Drop(reason)),
             },
         };
+        if self.lacks_mark(&conversation) {
+            return Ok(Outcome::Drop(DropReason::SourceNoTags));
+        }
         if let Some(tags) = &self.tags {
             for message in conversation.messages.iter_mut().filter(|m| m.role == Role::Assistant) {
                 if !columns::apply_tags(message, tags) {
@@ -49,11 +62,22 @@ impl Mapping {
                 }
             }
         }
+        let loses = self.lost.iter().any(|path| !is_empty(&take(&mut cells, path)));
+        if let Some(message) = conversation.messages.last_mut() {
+            message.lossy |= loses;
+        }
         self.add_system(&mut conversation, &mut cells, system)?;
         if let Some(path) = &self.tools {
             conversation.tools = tools(&take(&mut cells, path), path)?;
         }
         Ok(Outcome::Keep(Adapted::Chat(conversation)))
+    }
+
+    /// Whether the last assistant turn has not the mark that it must hold.
+    fn lacks_mark(&self, conversation: &Conversation) -> bool {
+        let Some(mark) = &self.require else { return false };
+        let last = conversation.messages.iter().rev().find(|m| m.role == Role::Assistant);
+        !last.is_some_and(|message| message.text().contains(mark.as_str()))
     }
 
     /// The row's system column stands before a system message of the row; the recipe's text is only
@@ -98,6 +122,17 @@ impl Mapping {
 /// Takes the value of a column path out of a row.
 pub(super) fn take(cells: &mut [Cell], path: &ColumnPath) -> Cell {
     cells.get_mut(path.index).map(|cell| cell.take_path(&path.fields)).unwrap_or_default()
+}
+
+/// Whether a value holds nothing: null, blank text, no element, no field that holds anything.
+fn is_empty(cell: &Cell) -> bool {
+    match cell {
+        Cell::Null => true,
+        Cell::Text(text) => text.trim().is_empty(),
+        Cell::List(items) => items.iter().all(is_empty),
+        Cell::Struct(fields) => fields.iter().all(|(_, value)| is_empty(value)),
+        _ => false,
+    }
 }
 
 /// The reason for a value of the wrong type.
