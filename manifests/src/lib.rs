@@ -9,21 +9,25 @@
 //! ```
 
 pub mod canonical;
+mod consistency;
 pub mod diff;
 pub mod digest;
+mod index;
 pub mod ledger;
 pub mod manifest;
 mod read;
 mod schema;
 
 pub use canonical::{CanonicalError, canonical_json};
+pub use consistency::Inconsistency;
 pub use diff::{Finding, ManifestDiff, Weight, WeightCounts, diff};
 pub use digest::{Digest, DigestError, Hasher, sha256_hex};
+pub use index::{INDEX_SCHEMA, Index, IndexedPhase};
 pub use ledger::{LedgerError, RowLedger, SampleLedger};
 pub use manifest::{
     BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, FileRecord, FillBucket, InputFile,
     InputSource, LengthBucket, Manifest, RecipeRecord, RunBlock, SCHEMA, SCHEMA_VERSION, ShardRecord,
     SourceMatches, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
 };
-pub use read::ManifestError;
+pub use read::{Kind, ManifestError};
 pub use schema::json_schema;

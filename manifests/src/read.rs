@@ -4,9 +4,20 @@ use serde_json::Value;
 
 use crate::canonical::CanonicalError;
 use crate::digest::Digest;
+use crate::index::{INDEX_SCHEMA, Index};
 use crate::manifest::{Manifest, SCHEMA, SCHEMA_VERSION, digest_of_value};
 
 const SCHEMA_PREFIX: &str = "potable-manifest-";
+const INDEX_PREFIX: &str = "potable-index-";
+
+/// The two kinds of `manifest.json`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The manifest of one data set.
+    DataSet,
+    /// The index over the phases of a recipe.
+    Index,
+}
 
 /// Bytes that are not a manifest of this version, or not the one that was sealed.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +51,7 @@ pub enum ManifestError {
     OtherSchema {
         /// What `schema` says.
         found: String,
-        /// [`SCHEMA`].
+        /// The `schema` of the kind that was asked for.
         expected: &'static str,
     },
     /// A manifest of a later version.
@@ -78,6 +89,29 @@ pub enum ManifestError {
     },
 }
 
+impl Kind {
+    /// The kind of a `manifest.json`; `bytes` is the whole file.
+    ///
+    /// # Errors
+    /// [`ManifestError`] for a file that is neither, or of a later version.
+    pub fn of(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(json_error)?;
+        let is_index =
+            value.get("schema").and_then(Value::as_str).is_some_and(|s| s.starts_with(INDEX_PREFIX));
+        let kind = if is_index { Kind::Index } else { Kind::DataSet };
+        check_schema(&value, kind)?;
+        Ok(kind)
+    }
+
+    /// What the kind is, for messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::DataSet => "the manifest of one data set",
+            Kind::Index => "an index of several phases",
+        }
+    }
+}
+
 impl Manifest {
     /// Reads a sealed manifest and checks its digest. `bytes` is the whole of `manifest.json`;
     /// its layout and the order of its keys do not matter.
@@ -85,10 +119,7 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError`], in the order of its variants.
     pub fn from_slice(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let value: Value = serde_json::from_slice(bytes).map_err(json_error)?;
-        check_schema(&value)?;
-        let manifest: Self = serde_json::from_slice(bytes).map_err(shape_error)?;
-        let computed = digest_of_value(&value).map_err(|source| ManifestError::Canonical { source })?;
+        let (manifest, computed) = Self::read_unchecked(bytes)?;
         if computed == manifest.manifest_digest {
             Ok(manifest)
         } else {
@@ -96,14 +127,43 @@ impl Manifest {
             Err(ManifestError::Edited { stated, computed })
         }
     }
+
+    /// Reads a manifest whatever its digest says, with the digest that its content has: for a look
+    /// at what was changed. Never trust what it gives without comparing the two.
+    ///
+    /// # Errors
+    /// As [`Manifest::from_slice`], without [`ManifestError::Edited`].
+    pub fn read_unchecked(bytes: &[u8]) -> Result<(Self, Digest), ManifestError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(json_error)?;
+        check_schema(&value, Kind::DataSet)?;
+        let manifest: Self = serde_json::from_slice(bytes).map_err(shape_error)?;
+        let computed = digest_of_value(&value).map_err(|source| ManifestError::Canonical { source })?;
+        Ok((manifest, computed))
+    }
 }
 
-fn check_schema(value: &Value) -> Result<(), ManifestError> {
+impl Index {
+    /// Reads an index. `bytes` is the whole of `manifest.json`.
+    ///
+    /// # Errors
+    /// [`ManifestError`], without its digests: an index has none of its own.
+    pub fn from_slice(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(json_error)?;
+        check_schema(&value, Kind::Index)?;
+        serde_json::from_slice(bytes).map_err(shape_error)
+    }
+}
+
+fn check_schema(value: &Value, kind: Kind) -> Result<(), ManifestError> {
+    let (expected, prefix) = match kind {
+        Kind::DataSet => (SCHEMA, SCHEMA_PREFIX),
+        Kind::Index => (INDEX_SCHEMA, INDEX_PREFIX),
+    };
     let found = match value {
         Value::Object(fields) => match fields.get("schema") {
             Some(Value::String(schema)) => schema,
             Some(other) => {
-                let found = format!("a `schema` that is {}", kind(other));
+                let found = format!("a `schema` that is {}", kind_of(other));
                 return Err(ManifestError::Foreign { found });
             }
             None => {
@@ -114,20 +174,20 @@ fn check_schema(value: &Value) -> Result<(), ManifestError> {
             }
         },
         other => {
-            return Err(ManifestError::Foreign { found: kind(other).to_owned() });
+            return Err(ManifestError::Foreign { found: kind_of(other).to_owned() });
         }
     };
-    let version = found.strip_prefix(SCHEMA_PREFIX).and_then(|version| version.parse::<u64>().ok());
+    let version = found.strip_prefix(prefix).and_then(|version| version.parse::<u64>().ok());
     match version {
-        Some(_) if found == SCHEMA => Ok(()),
+        Some(_) if found == expected => Ok(()),
         Some(found) if found > SCHEMA_VERSION => {
             Err(ManifestError::Newer { found, supported: SCHEMA_VERSION })
         }
-        _ => Err(ManifestError::OtherSchema { found: found.clone(), expected: SCHEMA }),
+        _ => Err(ManifestError::OtherSchema { found: found.clone(), expected }),
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

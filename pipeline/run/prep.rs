@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use potable_blocklists::{Blocklist, known};
-use potable_manifests::{Digest, Manifest, RunBlock};
+use potable_manifests::{Digest, Index, IndexedPhase, Manifest, RunBlock};
 
 use super::error::RunError;
 use super::folder::{Found, OutputFolder};
@@ -508,12 +508,12 @@ fn short(digest: &Digest) -> String {
 
 /// The index over the phases, beside their folders.
 fn write_index(recipe: &Recipe, reports: &[PrepReport], out: &Path) -> Result<(), RunError> {
-    let phases: Vec<serde_json::Value> = reports
-        .iter()
-        .map(|r| serde_json::json!({ "phase": r.manifest.phase, "manifest_digest": r.manifest.manifest_digest }))
-        .collect();
-    let index = serde_json::json!({ "schema": "potable-index-1", "name": recipe.name, "phases": phases });
-    let text = potable_manifests::canonical::pretty_json(&index)
+    let phases = reports.iter().filter_map(|report| {
+        let Manifest { phase, manifest_digest, .. } = &report.manifest;
+        Some(IndexedPhase { phase: phase.clone()?, manifest_digest: manifest_digest.clone() })
+    });
+    let text = Index::new(&recipe.name, phases.collect())
+        .to_json()
         .map_err(|e| RunError::Manifest { reason: e.to_string() })?;
     write_atomic(&out.join("manifest.json"), text.as_bytes())?;
     Ok(())

@@ -18,7 +18,7 @@ use super::rows::add_ledger;
 use super::select::{SelectCounts, Selection};
 use super::staged::{ChunkLedger, Staged, StagedDrop, read_drops};
 use crate::recipe::lock::LockedSource;
-use crate::shard::dropped::{DroppedRow, DroppedWriter};
+use crate::shard::dropped::{DroppedRow, DroppedWriter, Part};
 use crate::shard::write_atomic;
 use crate::tokenise::Tokeniser;
 
@@ -53,7 +53,7 @@ impl Sealing<'_> {
     /// Ledgers that do not balance, a run that kept nothing, what the file system says.
     pub fn seal(mut self) -> Result<Manifest, RunError> {
         let ledgers = self.source_ledgers()?;
-        let dropped = self.write_dropped()?;
+        let (dropped_parts, dropped) = self.write_dropped()?;
         let rows = self.row_ledgers(&ledgers)?;
         let samples = self.sample_ledgers(&ledgers)?;
         if samples.values().all(|ledger| ledger.packed == 0) {
@@ -62,6 +62,9 @@ impl Sealing<'_> {
         let lock = self.write_lock()?;
         self.run.other_digests.insert("recipe.lock".to_owned(), lock);
         self.run.other_digests.insert("dropped".to_owned(), dropped);
+        for (name, sha256, _) in dropped_parts {
+            self.run.other_digests.insert(format!("dropped/{name}"), sha256);
+        }
         self.run.other_digests.insert("plan".to_owned(), self.plan_digest.clone());
         for (path, sha256, size) in self.results.iter().flat_map(|r| &r.shards).flat_map(|s| &s.1) {
             let record = FileRecord { sha256: sha256.clone(), size: *size };
@@ -152,8 +155,9 @@ impl Sealing<'_> {
         Ok(samples)
     }
 
-    /// Rows that ended in map, and rows of which no sample fits a pack, in the order of their ids.
-    fn write_dropped(&self) -> Result<Digest, RunError> {
+    /// Writes rows that ended in map, and rows of which no sample fits a pack, in the order of their
+    /// ids. Gives the files, and a digest of all rows.
+    fn write_dropped(&self) -> Result<(Vec<Part>, Digest), RunError> {
         remove(&self.folder.path.join("dropped"))?;
         let folder = self.folder.folder("dropped")?;
         let mut writer = DroppedWriter::new(&folder);
@@ -173,7 +177,7 @@ impl Sealing<'_> {
             rows.sort_by_key(|row| row.row);
             rows.into_iter().try_for_each(|row| writer.push(row))?;
         }
-        Ok(writer.finish()?.1)
+        writer.finish()
     }
 
     /// Staged files in groups whose rows do not interleave: single ones where a file has one band of
