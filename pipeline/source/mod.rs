@@ -6,6 +6,7 @@ pub mod cell;
 pub mod csv;
 pub mod error;
 pub mod files;
+pub mod hub;
 pub mod json_array;
 pub mod jsonl;
 pub mod open;
