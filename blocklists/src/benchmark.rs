@@ -32,6 +32,13 @@ pub struct BenchmarkDefinition {
     /// Format of the files, if their names do not tell.
     #[serde(default)]
     pub format: Option<String>,
+    /// SQL predicate over the columns: only rows where it is true are items. For rows of a corpus that are
+    /// held out from training.
+    #[serde(default, rename = "where")]
+    pub where_: Option<String>,
+    /// Whether rows with the same prompt and options are one item.
+    #[serde(default)]
+    pub distinct: bool,
     /// Column with the id of an item; without one, items are numbered.
     #[serde(default)]
     pub id: Option<String>,
@@ -172,6 +179,9 @@ pub struct BenchmarkMeta {
     pub split: Option<String>,
     /// Licence of the test set.
     pub licence: Option<String>,
+    /// Which rows of the files are items, if not all.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub where_: Option<String>,
     /// Whether its text may never be written anywhere.
     pub sensitive: bool,
     /// Files that were read.

@@ -1,5 +1,6 @@
 //! Benchmarks of a recipe: definitions and files of prompts to items, items to a blocklist.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use potable_blocklists::known;
@@ -13,7 +14,8 @@ use crate::recipe::embedded;
 use crate::source::cell::Cell;
 use crate::source::error::{SourceError, quoted};
 use crate::source::open::{Format, Location, SourceFile};
-use crate::source::reader::{ReadRequest, Sampler, open_reader};
+use crate::source::predicate::{Predicate, PredicateError};
+use crate::source::reader::{ReadRequest, RowBatch, Sampler, open_reader};
 
 /// A benchmark that cannot be read. A benchmark is never skipped.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +75,15 @@ pub enum BenchmarkError {
         /// What is wrong.
         problem: String,
     },
+    /// A `where` that cannot be used.
+    #[error("benchmark `{name}`")]
+    Where {
+        /// The benchmark.
+        name: String,
+        /// Cause.
+        #[source]
+        source: PredicateError,
+    },
     /// The blocklist.
     #[error(transparent)]
     Blocklist(#[from] BlocklistError),
@@ -92,6 +103,7 @@ impl BenchmarkError {
             ),
             BenchmarkError::NotLocal { .. } => Some("download its files and name them under `files`".to_owned()),
             BenchmarkError::Blocklist(error) => error.hint(),
+            BenchmarkError::Where { source, .. } => source.hint(),
             BenchmarkError::Read { .. } | BenchmarkError::Definition(_) => None,
         }
     }
@@ -279,6 +291,7 @@ fn read_definition(
             config: definition.config.clone(),
             split: definition.split.clone(),
             licence: definition.licence.clone(),
+            where_: definition.where_.clone(),
             sensitive: definition.sensitive,
             files: Vec::new(),
             canaries: definition.canaries.clone(),
@@ -311,24 +324,66 @@ fn read_items(
     items: &mut Vec<Item>,
 ) -> Result<(), BenchmarkError> {
     let wrap = |source| BenchmarkError::Source { name: definition.name.clone(), source };
+    let predicate = predicate(definition, file)?;
+    let text = |item: &Item| sha256_hex(format!("{}\0{}", item.stem, item.options.join("\0")).as_bytes());
+    let mut seen: BTreeSet<String> = match definition.distinct {
+        true => items.iter().map(text).collect(),
+        false => BTreeSet::new(),
+    };
     let request = ReadRequest::whole(Sampler::all(0), 1 << 20);
     let mut reader = open_reader(file, &definition.name, &request).map_err(wrap)?;
     while let Some(chunk) = reader.next_chunk().map_err(wrap)? {
-        for index in 0..chunk.batch.len() {
+        let kept = match &predicate {
+            None => vec![true; chunk.batch.len()],
+            Some(predicate) => kept(predicate, &chunk.batch, file)
+                .map_err(|source| BenchmarkError::Where { name: definition.name.clone(), source })?,
+        };
+        for index in (0..chunk.batch.len()).filter(|index| kept.get(*index) == Some(&true)) {
             let number = chunk.batch.row_number(index);
             let present = chunk.batch.present(index);
             let item = ItemColumns::of(definition, &present).and_then(|columns| {
                 let cells = chunk.batch.decode(index, &columns.names())?;
                 columns.item(&cells, number, definition)
             });
-            items.push(item.map_err(|problem| BenchmarkError::Item {
+            let item = item.map_err(|problem| BenchmarkError::Item {
                 name: definition.name.clone(),
                 place: file.place(number),
                 problem,
-            })?);
+            })?;
+            if !definition.distinct || seen.insert(text(&item)) {
+                items.push(item);
+            }
         }
     }
     Ok(())
+}
+
+/// The predicate of a definition, with the types of its columns where the file does not say.
+fn predicate(
+    definition: &BenchmarkDefinition,
+    file: &SourceFile,
+) -> Result<Option<Predicate>, BenchmarkError> {
+    let name = &definition.name;
+    let Some(text) = &definition.where_ else { return Ok(None) };
+    let parsed = Predicate::parse(text, name)
+        .map_err(|source| BenchmarkError::Where { name: name.clone(), source })?;
+    let kinds = crate::run::plan::infer_kinds(name, std::slice::from_ref(file), parsed.columns());
+    let kinds = kinds.map_err(|source| BenchmarkError::Source { name: name.clone(), source })?;
+    Ok(Some(parsed.with_kinds(kinds)))
+}
+
+/// Which rows of a batch are items. A row that cannot be decoded is one: it is an error later.
+fn kept(predicate: &Predicate, batch: &RowBatch, file: &SourceFile) -> Result<Vec<bool>, PredicateError> {
+    let place = file.path().display().to_string();
+    if let RowBatch::Table(table, _) = batch {
+        return predicate.evaluate_table(table, &place);
+    }
+    let columns = predicate.columns();
+    let rows: Vec<Option<Vec<Cell>>> =
+        (0..batch.len()).map(|index| batch.decode(index, columns).ok()).collect();
+    let cells: Vec<&[Cell]> = rows.iter().flatten().map(Vec::as_slice).collect();
+    let mut verdicts = predicate.evaluate_cells(&cells, columns, &place)?.into_iter();
+    Ok(rows.iter().map(|row| row.is_none() || verdicts.next() == Some(true)).collect())
 }
 
 /// The columns of an item; where the definition names none, the usual names are looked for.

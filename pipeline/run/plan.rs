@@ -368,7 +368,10 @@ fn first_columns(source: &ResolvedSource, file: &SourceFile) -> Result<Option<Ve
 
 /// What the values of the columns of a `where` are, over all rows of JSON files: rows of one chunk may
 /// lack what others have. A column that no row has is misspelt.
-fn infer_kinds(
+///
+/// # Errors
+/// A file that cannot be read, a column that no row has.
+pub fn infer_kinds(
     source_name: &str,
     files: &[SourceFile],
     columns: &[String],
