@@ -21,6 +21,12 @@ mod formats;
 mod golden;
 /// Temp folders, recipes, the binary, and data sets read back. No tests.
 mod harness;
+/// The Hub client against a stub: what it asks for, what it accepts, what it leaves in the cache.
+mod hub;
+/// Answers of a Hub that cannot be used, and other trouble on the way.
+mod hub_bad_input;
+/// A Hub in the process of the tests. No tests.
+mod hub_stub;
 /// What a data set promises: balanced ledgers, no token lost, packs, length classes, held-out rows.
 mod packing;
 /// Real Parquet files of many writers.

@@ -123,7 +123,9 @@ impl Download<'_> {
         self.digest.read(&mut self.disk).map_err(|e| wrong(self.path, e))?;
         self.reached = self.digest.len();
         self.resumed = self.reached > 0;
-        (self.on_bytes)(self.reached);
+        if self.resumed {
+            (self.on_bytes)(self.reached);
+        }
         Ok(())
     }
 
