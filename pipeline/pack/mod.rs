@@ -2,9 +2,19 @@
 //! too long, and where each sample begins, so that nothing leaks from one to the next.
 
 pub mod best_fit;
+pub mod concat;
+pub mod first_fit;
+mod lengths;
 
 use crate::recipe::file::{Overlong, Strategy};
 use crate::recipe::resolve::PackConfig;
+
+/// A pack goes to the tail with what it holds if more than this share of it is empty.
+const TAIL_ROOM: u32 = 1024;
+/// At most one pack in so many goes to the tail, and [`FEW_TAIL_PACKS`] where there are few.
+const TAIL_SHARE: usize = 16;
+/// This many packs may go to the tail whatever the share.
+const FEW_TAIL_PACKS: usize = 4;
 
 /// What the length policy makes of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +30,7 @@ pub enum Fit {
 }
 
 /// A sample in a pack: its name and its share of the pack.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PackedSample {
     /// Sample id as text.
     pub name: String,
@@ -35,6 +45,17 @@ pub struct PackedSample {
 pub struct Pack {
     /// Samples in order; together no longer than the pack.
     pub samples: Vec<PackedSample>,
+}
+
+/// A part of a sample, by the sample's index in the list that was packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Index of the sample.
+    pub index: u32,
+    /// First token.
+    pub from: u32,
+    /// The token after the last one.
+    pub to: u32,
 }
 
 /// Packs samples by one configuration.
@@ -59,13 +80,34 @@ impl Packer {
         &self.config.lengths
     }
 
+    /// Tokens of the longest fragment that a pack of the longest class takes.
+    pub fn longest_piece(&self) -> u32 {
+        self.longest() + self.config.uncounted
+    }
+
+    /// Room that a sample of this many tokens takes in a pack.
+    pub fn room_of(&self, tokens: u32) -> u32 {
+        tokens.saturating_sub(self.config.uncounted).max(1)
+    }
+
+    /// Tokens that a pack of this class with so many samples can hold.
+    pub fn capacity(&self, class: usize, samples: usize) -> u64 {
+        let length = self.config.lengths.get(class).copied().unwrap_or_default();
+        u64::from(length) + u64::from(self.config.uncounted) * samples as u64
+    }
+
     /// What the length policy makes of a sample of `tokens` tokens. A sample that would lose all its
-    /// trained tokens by truncation is dropped.
+    /// trained tokens by truncation is dropped. Where samples are cut at the end of each pack
+    /// anyway, none is too long.
     pub fn fit(&self, tokens: u32, first_trained: u32) -> Fit {
-        if let Some(class) = self.config.lengths.iter().position(|&length| tokens <= length) {
+        let room = self.room_of(tokens);
+        if let Some(class) = self.config.lengths.iter().position(|&length| room <= length) {
             return Fit::Class(class);
         }
-        let longest = self.longest();
+        if self.config.strategy == Strategy::ConcatAndSplit {
+            return Fit::Class(self.config.lengths.len().saturating_sub(1));
+        }
+        let longest = self.longest_piece();
         match self.config.overlong {
             Overlong::Truncate if first_trained < longest => Fit::Truncated(longest),
             Overlong::Split => Fit::Fragments(tokens.div_ceil(longest.max(1))),
@@ -82,23 +124,50 @@ impl Packer {
         }
     }
 
-    /// Puts samples of the class of this index together. The samples come in seeded order and stand
-    /// in that order inside of each pack.
-    pub fn pack(&self, class: usize, samples: Vec<PackedSample>) -> Vec<Pack> {
+    /// Packs of the class of this index for samples of these lengths in tokens, in their order. The
+    /// samples of a pack stand in that order too.
+    pub fn pack(&self, class: usize, tokens: &[u32]) -> Vec<Vec<Slice>> {
         let capacity = self.config.lengths.get(class).copied().unwrap_or_default();
+        let rooms = || tokens.iter().map(|&tokens| self.room_of(tokens)).collect::<Vec<u32>>();
         let bins = match self.config.strategy {
-            Strategy::BestFit => {
-                let lengths: Vec<u32> = samples.iter().map(|s| s.ids.len() as u32).collect();
-                best_fit::best_fit_decreasing(&lengths, capacity)
-            }
-            Strategy::None => (0..samples.len()).map(|i| vec![i]).collect(),
+            Strategy::BestFit => best_fit::best_fit(&rooms(), capacity),
+            Strategy::FirstFit => first_fit::first_fit(&rooms(), capacity),
+            Strategy::ConcatAndSplit => return concat::concat(tokens, capacity),
+            Strategy::None => (0..tokens.len() as u32).map(|index| vec![index]).collect(),
         };
-        let mut slots: Vec<Option<PackedSample>> = samples.into_iter().map(Some).collect();
-        bins.into_iter()
-            .map(|bin| Pack {
-                samples: bin.into_iter().filter_map(|i| slots.get_mut(i).and_then(Option::take)).collect(),
-            })
-            .collect()
+        let slice = |index: u32| {
+            let to = tokens.get(index as usize).copied().unwrap_or_default();
+            Slice { index, from: 0, to }
+        };
+        bins.into_iter().map(|bin| bin.into_iter().map(slice).collect()).collect()
+    }
+
+    /// Takes the packs that are far from full out of `packs`, the emptiest first and not more than a
+    /// share of them: their samples are packed again, together with those of other partitions.
+    pub fn take_tail(&self, class: usize, packs: &mut Vec<Vec<Slice>>) -> Vec<Vec<Slice>> {
+        if self.config.strategy == Strategy::None {
+            return Vec::new();
+        }
+        let capacity = self.config.lengths.get(class).copied().unwrap_or_default();
+        let room = |pack: &Vec<Slice>| {
+            let taken: u32 = pack.iter().map(|slice| self.room_of(slice.to - slice.from)).sum();
+            capacity.saturating_sub(taken)
+        };
+        let most = (packs.len() / TAIL_SHARE).max(FEW_TAIL_PACKS);
+        let mut open: Vec<(u32, usize)> = packs.iter().map(room).zip(0..).collect();
+        open.retain(|(room, _)| *room > capacity / TAIL_ROOM);
+        open.sort_unstable_by_key(|&(room, at)| (std::cmp::Reverse(room), at));
+        open.truncate(most);
+        let mut goes = vec![false; packs.len()];
+        for (_, at) in open {
+            if let Some(goes) = goes.get_mut(at) {
+                *goes = true;
+            }
+        }
+        let (tail, stays): (Vec<_>, Vec<_>) =
+            std::mem::take(packs).into_iter().zip(goes).partition(|(_, goes)| *goes);
+        *packs = stays.into_iter().map(|(pack, _)| pack).collect();
+        tail.into_iter().map(|(pack, _)| pack).collect()
     }
 }
 
@@ -131,4 +200,51 @@ pub fn clip(runs: &[(u32, u32)], from: u32, to: u32, origin: u32) -> Vec<(u32, u
             (start < end).then(|| (start - origin, end - start))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::file::Strategy;
+    use proptest::prelude::{TestCaseError, prop_assert, prop_assert_eq, proptest};
+
+    /// Every index is in one bin, and no bin exceeds the capacity.
+    pub(super) fn holds_each_once(
+        bins: &[Vec<u32>],
+        lengths: &[u32],
+        capacity: u32,
+    ) -> Result<(), TestCaseError> {
+        let mut seen: Vec<u32> = bins.iter().flatten().copied().collect();
+        seen.sort_unstable();
+        prop_assert_eq!(seen, (0..lengths.len() as u32).collect::<Vec<_>>());
+        for bin in bins {
+            prop_assert!(bin.iter().map(|&i| lengths[i as usize]).sum::<u32>() <= capacity);
+        }
+        Ok(())
+    }
+
+    fn packer(strategy: Strategy, uncounted: u32) -> Packer {
+        Packer::new(PackConfig { lengths: vec![64], strategy, overlong: Overlong::Drop, uncounted })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_for_the_tail_is_not_in_the_packs_any_more(
+            lengths in proptest::collection::vec(1u32..=64, 0..300),
+            uncounted in 0u32..2,
+        ) {
+            for strategy in [Strategy::BestFit, Strategy::FirstFit, Strategy::ConcatAndSplit, Strategy::None] {
+                let packer = packer(strategy, uncounted * u32::from(strategy != Strategy::ConcatAndSplit));
+                let all = packer.pack(0, &lengths);
+                let mut packs = all.clone();
+                let tail = packer.take_tail(0, &mut packs);
+                prop_assert!(tail.len() <= (all.len() / TAIL_SHARE).max(FEW_TAIL_PACKS));
+                let mut both: Vec<_> = packs.into_iter().chain(tail).collect();
+                both.sort_by_key(|pack| (pack[0].index, pack[0].from));
+                let mut all = all;
+                all.sort_by_key(|pack| (pack[0].index, pack[0].from));
+                prop_assert_eq!(both, all);
+            }
+        }
+    }
 }

@@ -223,8 +223,13 @@ pub struct PackFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// Best-fit decreasing.
+    /// Packs filled to the last token where samples allow, and never more packs than best-fit
+    /// decreasing needs.
     BestFit,
+    /// Samples in seeded order, each into the first pack with room.
+    FirstFit,
+    /// Samples end to end in seeded order, cut wherever a pack is full.
+    ConcatAndSplit,
     /// One sample a row.
     None,
 }

@@ -16,6 +16,7 @@ use super::join::ResolvedJoin;
 use super::sources::resolve_source;
 use super::traps;
 use crate::normalise::Policy;
+use crate::shard::Row;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
 
@@ -148,6 +149,8 @@ pub struct PackConfig {
     pub strategy: Strategy,
     /// Samples longer than the longest class.
     pub overlong: Overlong,
+    /// Tokens of each sample that take no room in a pack, by the output format.
+    pub uncounted: u32,
 }
 
 /// `[output]`, resolved.
@@ -261,6 +264,7 @@ fn resolve_phase(
     }
     check_weights(&sources)?;
     traps::check_repeats(&sources, &cards)?;
+    let output = output(&phase.output.over(&file.output))?;
     if phase.max_tokens.is_some() && sources.iter().all(|source| source.weight_ppm.is_none()) {
         return Err(RecipeError::value_hint(
             format!("phase `{}`", phase.name),
@@ -278,8 +282,8 @@ fn resolve_phase(
         policy: policy(&phase.normalise.over(&file.normalise)),
         tokenizer: tokenizer(&phase.tokenise.over(&file.tokenise)),
         exact: exact(&phase.dedup.over(&file.dedup)),
-        pack: pack(&phase.pack.over(&file.pack))?,
-        output: output(&phase.output.over(&file.output))?,
+        pack: pack(&phase.pack.over(&file.pack), output.format)?,
+        output,
     })
 }
 
@@ -377,7 +381,7 @@ fn exact(file: &DedupFile) -> Exact {
     file.exact.unwrap_or(Exact::Conversation)
 }
 
-fn pack(file: &PackFile) -> Result<PackConfig, RecipeError> {
+fn pack(file: &PackFile, format: ShardFormat) -> Result<PackConfig, RecipeError> {
     let mut lengths = Vec::new();
     for &length in file.length.as_deref().unwrap_or(&[DEFAULT_LENGTH]) {
         let fits = u32::try_from(length).ok().filter(|&l| (16..=1 << 24).contains(&l));
@@ -391,10 +395,40 @@ fn pack(file: &PackFile) -> Result<PackConfig, RecipeError> {
         return Err(RecipeError::value("[pack]", "`length` is empty"));
     }
     Ok(PackConfig {
+        strategy: strategy(file, format, lengths.len())?,
         lengths,
-        strategy: file.strategy.unwrap_or(Strategy::BestFit),
         overlong: file.overlong.unwrap_or(Overlong::Drop),
+        uncounted: format.uncounted(),
     })
+}
+
+/// The strategy, if it goes with the format, the number of length classes and `overlong`.
+fn strategy(file: &PackFile, format: ShardFormat, classes: usize) -> Result<Strategy, RecipeError> {
+    let refused = |problem: String, way_out: &str| Err(RecipeError::value_hint("[pack]", problem, way_out));
+    let (default, packs) = match format.row() {
+        Row::Pack => (Strategy::BestFit, true),
+        Row::Sample => (Strategy::None, false),
+    };
+    let strategy = file.strategy.unwrap_or(default);
+    if !packs && strategy != Strategy::None {
+        return refused(
+            format!("a row of the format `{}` is one sample, so samples are not packed", format.name()),
+            "leave `strategy` out: the trainer packs; or choose another `[output] format`",
+        );
+    }
+    if strategy == Strategy::ConcatAndSplit && (classes > 1 || file.overlong.is_some()) {
+        return refused(
+            "`strategy = \"concat-and-split\"` cuts samples at the end of each pack".to_owned(),
+            "give one `length`, and no `overlong`: no sample is too long",
+        );
+    }
+    if strategy == Strategy::ConcatAndSplit && format.uncounted() > 0 {
+        return refused(
+            format!("`strategy = \"concat-and-split\"` does not go with the format `{}`", format.name()),
+            "use `strategy = \"best-fit\"`",
+        );
+    }
+    Ok(strategy)
 }
 
 fn output(file: &OutputFile) -> Result<OutputConfig, RecipeError> {

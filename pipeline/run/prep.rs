@@ -7,6 +7,7 @@ use potable_manifests::{Digest, Index, IndexedPhase, Manifest, RunBlock};
 
 use super::error::RunError;
 use super::folder::{Found, OutputFolder};
+use super::layout::Layout;
 use super::map::{Round, bands, map_round};
 use super::plan::{Cut, Plan};
 use super::progress::{Progress, SourceProgress, Step};
@@ -223,12 +224,13 @@ impl PhaseRun<'_> {
         self.progress.set_sources(plan.sources.iter().map(progress_of).collect());
         let (files, selection) = self.map_and_select(stages, &work.map, excluded)?;
         self.progress.enter(Step::Reduce);
+        let layout = self.pool.install(|| Layout::new(plan, &selection));
         let partitions = &self.progress.partitions.1;
-        partitions.store(u64::from(plan.partitions), std::sync::atomic::Ordering::Relaxed);
+        partitions.store(layout.partitions.len() as u64, std::sync::atomic::Ordering::Relaxed);
         let reduction = Reduction {
             plan,
             files: &files,
-            selection: &selection,
+            layout: &layout,
             out: &self.out,
             folder: &work.reduce,
             vocabulary: stages.tokeniser.vocabulary_size(),

@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use potable_manifests::{ShardRecord, SourceTokens, Split, ppm};
+use potable_manifests::{ShardRecord, SourceTokens, ppm};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::error::RunError;
+use super::layout::{ClassLayout, Layout, Piece, name};
 use super::plan::Plan;
 use super::progress::Progress;
-use super::select::{SelectedRow, Selection};
 use super::staged::{Staged, StagedTokens};
-use crate::pack::{Fit, Pack, PackedSample, Packer, clip};
+use crate::pack::{Pack, PackedSample, Packer, clip};
 use crate::shard::{ShardFile, ShardOptions, ShardPlace, ShardSink, write_atomic};
-use crate::source::row::{SampleId, SampleName};
 
 /// Width of a step of the histogram of fills, in parts per million.
 pub const FILL_STEP: u64 = 50_000;
@@ -43,8 +42,8 @@ pub struct Reduction<'a> {
     pub plan: &'a Plan,
     /// Staged files of all rounds.
     pub files: &'a [Staged],
-    /// The rows that go on.
-    pub selection: &'a Selection,
+    /// Which sample stands in which pack.
+    pub layout: &'a Layout,
     /// The output folder of the phase.
     pub out: &'a Path,
     /// Where results of partitions are kept.
@@ -63,8 +62,13 @@ impl Reduction<'_> {
     pub fn run(&self) -> Result<Vec<PartitionResult>, RunError> {
         self.remove_strays()?;
         let results: Vec<Result<PartitionResult, RunError>> =
-            (0..self.plan.partitions).into_par_iter().map(|partition| self.partition(partition)).collect();
+            (0..self.partitions()).into_par_iter().map(|partition| self.partition(partition)).collect();
         results.into_iter().collect()
+    }
+
+    /// Partitions and tails.
+    fn partitions(&self) -> u32 {
+        self.layout.partitions.len() as u32
     }
 
     fn shard_options(&self) -> ShardOptions {
@@ -75,7 +79,7 @@ impl Reduction<'_> {
     /// Shards of an earlier, unfinished run that no result names.
     fn remove_strays(&self) -> Result<(), RunError> {
         let mut named: BTreeSet<PathBuf> = BTreeSet::new();
-        for partition in 0..self.plan.partitions {
+        for partition in 0..self.partitions() {
             if let Some(result) = self.finished(partition) {
                 let files = result.shards.iter().flat_map(|(_, files)| files);
                 named.extend(files.map(|(path, _, _)| self.out.join(path)));
@@ -141,6 +145,10 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// A piece with its pack and its place in the pack.
+type Placed<'a> = (usize, usize, &'a Piece);
+
+/// One partition, or the tail of several.
 struct Partition<'a> {
     reduction: &'a Reduction<'a>,
     number: u32,
@@ -150,123 +158,91 @@ struct Partition<'a> {
 impl Partition<'_> {
     fn reduce(&self) -> Result<PartitionResult, RunError> {
         let mut result = PartitionResult::default();
-        let classes = self.packer.lengths().len();
-        let mut split_samples: [Vec<Vec<PackedSample>>; 2] =
-            [vec![Vec::new(); classes], vec![Vec::new(); classes]];
-        self.gather(&mut split_samples, &mut result)?;
-        let [train, validation] = split_samples;
-        for (split, by_class) in [(Split::Train, train), (Split::Validation, validation)] {
-            for (class, samples) in by_class.into_iter().enumerate() {
-                self.write(split, class, samples, &mut result)?;
-            }
+        let classes = self.reduction.layout.partitions.get(self.number as usize);
+        for class in classes.into_iter().flatten().filter(|class| !class.packs.is_empty()) {
+            let packs = self.read(&class.packs, &mut result)?;
+            self.write(class, packs, &mut result)?;
         }
         Ok(result)
     }
 
-    /// Reads the kept samples, applies the length policy, and sorts them to split and class.
-    fn gather(
-        &self,
-        out: &mut [Vec<Vec<PackedSample>>; 2],
-        result: &mut PartitionResult,
-    ) -> Result<(), RunError> {
-        let rows = self.reduction.selection.partitions.get(self.number as usize);
-        let mut by_chunk: BTreeMap<u32, Vec<(&SelectedRow, usize)>> = BTreeMap::new();
-        for row in rows.into_iter().flatten() {
-            for (at, sample) in row.samples.iter().enumerate() {
-                by_chunk.entry(sample.chunk).or_default().push((row, at));
+    /// Reads the samples of packs, staged file by staged file.
+    fn read(&self, packs: &[Vec<Piece>], result: &mut PartitionResult) -> Result<Vec<Pack>, RunError> {
+        let mut by_file: BTreeMap<(u32, u32), Vec<Placed>> = BTreeMap::new();
+        for (at, pack) in packs.iter().enumerate() {
+            for (place, piece) in pack.iter().enumerate() {
+                let file = (piece.sample.chunk, piece.partition);
+                by_file.entry(file).or_default().push((at, place, piece));
             }
         }
-        for (chunk, samples) in by_chunk {
+        let mut read: Vec<Pack> =
+            packs.iter().map(|pack| Pack { samples: vec![PackedSample::default(); pack.len()] }).collect();
+        for ((chunk, partition), pieces) in by_file {
             let Some(file) = self.reduction.files.get(chunk as usize) else { continue };
-            let Some(tokens) = file.tokens(self.number)? else { continue };
-            for (row, at) in samples {
-                self.sample(row, at, &tokens, (out, result));
+            let Some(tokens) = file.tokens(partition)? else { continue };
+            for (at, place, piece) in pieces {
+                let sample = self.sample(piece, &tokens);
+                self.count(piece, &sample, result);
+                if let Some(slot) = read.get_mut(at).and_then(|pack| pack.samples.get_mut(place)) {
+                    *slot = sample;
+                }
             }
         }
-        Ok(())
+        Ok(read)
     }
 
-    fn sample(
-        &self,
-        row: &SelectedRow,
-        at: usize,
-        tokens: &StagedTokens,
-        (out, result): (&mut [Vec<Vec<PackedSample>>; 2], &mut PartitionResult),
-    ) {
-        let Some(sample) = row.samples.get(at) else { return };
-        let plan = self.reduction.plan;
-        let Some(source) = plan.sources.get(row.id.source as usize) else { return };
-        let (ids, runs) = tokens.sample(sample.index as usize);
-        let name = |fragment: u32| {
-            let file = source.files.get(row.id.file as usize).map_or("", |f| f.file.name.as_str());
-            let id = SampleId { row: row.id, turn: sample.turn, fragment };
-            SampleName { source: &source.config.name, file, id }.to_string()
-        };
-        let last = self.packer.lengths().len().saturating_sub(1);
-        let pieces: Vec<(usize, PackedSample)> = match self.packer.fit(sample.tokens, sample.first_trained) {
-            Fit::Overlong => Vec::new(),
-            Fit::Class(class) => vec![(class, PackedSample::new(name(0), ids, &runs))],
-            Fit::Truncated(kept) => {
-                let mut ids = ids;
-                ids.truncate(kept as usize);
-                vec![(last, PackedSample::new(name(0), ids, &clip(&runs, 0, kept, 0)))]
-            }
-            Fit::Fragments(_) => fragments(&ids, &runs, self.packer.longest())
-                .into_iter()
-                .enumerate()
-                .map(|(n, (ids, runs))| (last, PackedSample::new(name(n as u32), ids, &runs)))
-                .collect(),
-        };
-        let split = usize::from(is_validation(row.key, plan.phase.seed, plan.phase.output.validation_ppm));
-        let extra = pieces.len().saturating_sub(1) as u64;
-        if extra > 0 {
-            *result.fragments.entry(source.config.name.clone()).or_default() += extra;
+    fn sample(&self, piece: &Piece, tokens: &StagedTokens) -> PackedSample {
+        let (ids, runs) = tokens.sample(piece.sample.index as usize);
+        let name = name(self.reduction.plan, piece);
+        if piece.from == 0 && piece.to as usize == ids.len() {
+            return PackedSample::new(name, ids, &runs);
         }
-        for (class, piece) in pieces {
-            count(result, &source.config.name, &piece);
-            if let Some(samples) = out.get_mut(split).and_then(|classes| classes.get_mut(class)) {
-                samples.push(piece);
-            }
-        }
+        let part = ids.get(piece.from as usize..piece.to as usize).unwrap_or_default().to_vec();
+        PackedSample::new(name, part, &clip(&runs, piece.from, piece.to, piece.from))
     }
 
-    /// Packs one class in seeded order, shuffles the packs, writes the shards.
+    fn count(&self, piece: &Piece, sample: &PackedSample, result: &mut PartitionResult) {
+        let Some(source) = self.reduction.plan.sources.get(piece.row.source as usize) else { return };
+        let source = &source.config.name;
+        if piece.fragment > 0 {
+            *result.fragments.entry(source.clone()).or_default() += 1;
+        }
+        let tokens = sample.ids.len() as u64;
+        let entry = result.sources.entry(source.clone()).or_default();
+        entry.samples += 1;
+        entry.tokens += tokens;
+        entry.trained += sample.trained_tokens();
+        let lengths = result.lengths.entry(source.clone()).or_default();
+        *lengths.entry(tokens.next_power_of_two().max(64)).or_default() += 1;
+    }
+
+    /// Writes the packs of one class as shards.
     fn write(
         &self,
-        split: Split,
-        class: usize,
-        mut samples: Vec<PackedSample>,
+        class: &ClassLayout,
+        packs: Vec<Pack>,
         result: &mut PartitionResult,
     ) -> Result<(), RunError> {
-        if samples.is_empty() {
-            return Ok(());
-        }
-        let plan = self.reduction.plan;
-        let seed = plan.phase.seed;
-        let hash = |name: &str, salt: u64| xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), seed ^ salt);
-        samples.sort_by_cached_key(|sample| (hash(&sample.name, SAMPLE_ORDER), sample.name.clone()));
-        let mut packs = self.packer.pack(class, samples);
-        packs.sort_by_cached_key(|pack: &Pack| {
-            let first = pack.samples.first().map_or("", |s| s.name.as_str());
-            (hash(first, PACK_ORDER), first.to_owned())
-        });
-        let length = self.packer.lengths().get(class).copied().unwrap_or_default();
-        result.capacity += packs.len() as u64 * u64::from(length);
+        let most = self.reduction.plan.phase.output.shard_tokens;
+        let length = self.packer.lengths().get(class.class).copied().unwrap_or_default();
         for pack in &packs {
-            let steps = ppm(pack.tokens(), u64::from(length)).div_ceil(FILL_STEP).max(1);
+            let capacity = self.packer.capacity(class.class, pack.samples.len());
+            result.capacity += capacity;
+            let steps = ppm(pack.tokens(), capacity).div_ceil(FILL_STEP).max(1);
             *result.fills.entry(steps * FILL_STEP).or_default() += 1;
         }
         let options = self.reduction.shard_options();
         let several = self.packer.lengths().len() > 1;
+        let split = class.split;
         let mut place =
             ShardPlace { split, class: several.then_some(length), partition: self.number, number: 0 };
         let mut packs = packs.into_iter().peekable();
         while packs.peek().is_some() {
             let path = options.format.path(place);
             let mut sink = ShardSink::create(self.reduction.out, &path, &options)?;
-            while let Some(pack) = packs.next_if(|pack| {
-                sink.tokens() == 0 || sink.tokens() + pack.tokens() <= plan.phase.output.shard_tokens
-            }) {
+            while let Some(pack) =
+                packs.next_if(|pack| sink.tokens() == 0 || sink.tokens() + pack.tokens() <= most)
+            {
                 sink.push(pack)?;
             }
             let shard = sink.seal()?;
@@ -285,38 +261,4 @@ impl Partition<'_> {
         }
         Ok(())
     }
-}
-
-const SAMPLE_ORDER: u64 = 0x5a4d_504c_4f52_4445;
-const PACK_ORDER: u64 = 0x5041_434b_4f52_4445;
-const HELD_OUT: u64 = 0x4845_4c44_4f55_5421;
-
-/// Whether a row is held out: a seeded hash of its content, so that equal rows never straddle.
-fn is_validation(key: u128, seed: u64, ppm: u64) -> bool {
-    let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&key.to_le_bytes(), seed ^ HELD_OUT);
-    u128::from(hash) * 1_000_000 < u128::from(ppm) << 64
-}
-
-/// Ids and trained runs of a piece of a sample.
-type Fragment = (Vec<u32>, Vec<(u32, u32)>);
-
-fn fragments(ids: &[u32], runs: &[(u32, u32)], length: u32) -> Vec<Fragment> {
-    let pieces = ids.chunks(length.max(1) as usize);
-    pieces
-        .scan(0u32, |start, piece| {
-            let from = *start;
-            *start += piece.len() as u32;
-            Some((piece.to_vec(), clip(runs, from, *start, from)))
-        })
-        .collect()
-}
-
-fn count(result: &mut PartitionResult, source: &str, piece: &PackedSample) {
-    let tokens = piece.ids.len() as u64;
-    let entry = result.sources.entry(source.to_owned()).or_default();
-    entry.samples += 1;
-    entry.tokens += tokens;
-    entry.trained += piece.trained_tokens();
-    let lengths = result.lengths.entry(source.to_owned()).or_default();
-    *lengths.entry(tokens.next_power_of_two().max(64)).or_default() += 1;
 }

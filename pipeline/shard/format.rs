@@ -47,6 +47,13 @@ impl ShardFormat {
         }
     }
 
+    /// Tokens of each sample that take no room in a pack.
+    pub fn uncounted(self) -> u32 {
+        match self {
+            ShardFormat::Parquet => 0,
+        }
+    }
+
     /// The largest id that the format's type holds.
     pub fn largest_id(self) -> u32 {
         match self {
