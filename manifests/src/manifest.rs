@@ -126,6 +126,10 @@ pub struct InputFile {
     pub rows: Option<u64>,
     /// How far the bytes were checked against `sha256`.
     pub verified: Verified,
+    /// Digest of the ranges that were read, where only ranges were: of a line `START LENGTH SHA256`
+    /// for each range, by start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranges_digest: Option<Digest>,
 }
 
 /// How far the bytes of an input file were checked.

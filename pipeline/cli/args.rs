@@ -37,6 +37,8 @@ pub struct OutputFlags {
 pub enum Command {
     /// Pull, decontaminate, render, tokenise and pack the sources of a recipe.
     Prep(PrepArgs),
+    /// Pin what a recipe takes from the Hub, without reading it.
+    Lock(LockArgs),
     /// Build and look at blocklists.
     Blocklist(BlocklistArgs),
     /// Compare data manifests.
@@ -64,6 +66,15 @@ pub struct PrepArgs {
     /// Print what would be read, with sizes, rows and disk needed, and stop.
     #[arg(long, help_heading = "Input")]
     pub plan: bool,
+    /// Fail if RECIPE.lock does not pin everything that comes from the Hub.
+    #[arg(long, help_heading = "Hub")]
+    pub locked: bool,
+    /// Keep no copies: read from the Hub only what is needed, Parquet by ranges.
+    #[arg(long, help_heading = "Hub")]
+    pub stream: bool,
+    /// Refuse files that would not be hashed whole.
+    #[arg(long, help_heading = "Hub")]
+    pub require_verified: bool,
     /// Write to this folder [default: ./NAME of the recipe].
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
@@ -85,6 +96,20 @@ pub struct PrepArgs {
     /// Take units from the last to the first.
     #[arg(long, hide = true)]
     pub reverse_units: bool,
+}
+
+/// `potable lock`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Examples:\n  potable lock sft.toml\n  potable lock sft.toml --update openr1"
+)]
+pub struct LockArgs {
+    /// A recipe file, or the name of a built-in recipe.
+    #[arg(help_heading = "Input")]
+    pub recipe: String,
+    /// Pin anew: everything, or what this source, benchmark or repository takes.
+    #[arg(long, value_name = "SOURCE", num_args = 0..=1, default_missing_value = "", help_heading = "Hub")]
+    pub update: Option<String>,
 }
 
 /// `potable blocklist`.

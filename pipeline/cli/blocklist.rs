@@ -15,7 +15,9 @@ use super::output::Output;
 use crate::decontaminate::benchmarks::{self, BenchmarkError, Places};
 use crate::decontaminate::check::{CheckCounts, chat_rows, check_file};
 use crate::decontaminate::selftest;
+use crate::recipe::lock::RecipeLock;
 use crate::run::RunError;
+use crate::run::pull::supply_benchmarks;
 use crate::shard::items::write_items;
 use crate::source::files;
 
@@ -58,8 +60,10 @@ fn inspect(args: &InspectArgs, output: &Output) -> Result<Answer> {
 const HOSTS: usize = 2000;
 
 fn selftest(args: &SelftestArgs, output: &Output) -> Result<Answer> {
-    let places = Places { base: Path::new(""), copies: args.copies.as_deref() };
-    let loaded = benchmarks::load(std::slice::from_ref(&args.definition), places)?;
+    let names = std::slice::from_ref(&args.definition);
+    let places = Places { base: Path::new(""), copies: args.copies.as_deref(), supply: None };
+    let supply = supply_benchmarks(names, places, &RecipeLock::default())?;
+    let loaded = benchmarks::load(names, Places { supply: Some(&supply), ..places })?;
     let blocklist = benchmarks::build(&loaded, args.ngram)?;
     let files = files::find("selftest", &args.inputs, Path::new(""), None)?;
     let mut hosts = Vec::new();

@@ -13,7 +13,9 @@ use super::display::grouped;
 use super::output::Output;
 use crate::decontaminate::benchmarks::{self, Built, Places};
 use crate::decontaminate::check::texts_of_file;
+use crate::recipe::lock::{LOCK_VERSION, Pin, RecipeLock};
 use crate::run::RunError;
+use crate::run::pull::supply_benchmarks;
 use crate::shard::{AtomicFile, write_atomic};
 use crate::source::files;
 
@@ -29,6 +31,9 @@ struct Sources {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     background: Vec<String>,
     background_least: u32,
+    /// What came from the Hub, so that it is the same when the blocklist is extended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pin: Vec<Pin>,
 }
 
 /// Builds a blocklist.
@@ -36,14 +41,15 @@ struct Sources {
 /// # Errors
 /// A benchmark that cannot be read whole, a file that cannot be written.
 pub fn build(args: &BuildArgs, output: &Output) -> Result<Answer> {
-    let sources = Sources {
+    let mut sources = Sources {
         definitions: args.definitions.clone(),
         copies: args.copies.clone(),
         ngram: args.ngram,
         background: args.background.clone(),
         background_least: args.background_least,
+        pin: Vec::new(),
     };
-    let blocklist = from_sources(&sources)?;
+    let blocklist = from_sources(&mut sources)?;
     write(&blocklist, &sources, &args.output, output)
 }
 
@@ -63,7 +69,7 @@ pub fn extend(args: &ExtendArgs, output: &Output) -> Result<Answer> {
             sources.definitions.push(name.clone());
         }
     }
-    let new = from_sources(&sources)?;
+    let new = from_sources(&mut sources)?;
     for entry in &old.header().benchmarks {
         let same = new.header().benchmarks.iter().any(|other| other.meta == entry.meta);
         if !same {
@@ -81,8 +87,12 @@ pub fn extend(args: &ExtendArgs, output: &Output) -> Result<Answer> {
     write(&new, &sources, &args.file, output)
 }
 
-fn from_sources(sources: &Sources) -> Result<Blocklist> {
-    let places = Places { base: Path::new(""), copies: sources.copies.as_deref() };
+fn from_sources(sources: &mut Sources) -> Result<Blocklist> {
+    let places = Places { base: Path::new(""), copies: sources.copies.as_deref(), supply: None };
+    let old = RecipeLock { version: LOCK_VERSION, pin: std::mem::take(&mut sources.pin) };
+    let supply = supply_benchmarks(&sources.definitions, places, &old)?;
+    sources.pin = supply.lock().pin.clone();
+    let places = Places { supply: Some(&supply), ..places };
     let loaded = benchmarks::load(&sources.definitions, places)?;
     let mut texts = Vec::new();
     for file in files::find("background", &sources.background, Path::new(""), None)? {

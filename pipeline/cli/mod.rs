@@ -8,6 +8,7 @@ pub mod completions;
 pub mod corpora;
 pub mod display;
 pub mod explain;
+pub mod lock;
 pub mod manifest;
 pub mod output;
 pub mod prep;
@@ -45,6 +46,7 @@ pub fn main() -> ExitCode {
     let output = Output::new(&args.output);
     let result = match args.command {
         Command::Prep(args) => prep::run(args, &output),
+        Command::Lock(args) => lock::run(&args, &output),
         Command::Blocklist(args) => blocklist::run(args, &output),
         Command::Manifest(args) => manifest::run(args, &output),
         Command::Explain(args) => explain::run(&args, &output),

@@ -14,9 +14,13 @@ use super::display::{bytes, grouped};
 use super::output::{Output, ProgressStyle};
 use super::{recipes, summary};
 use crate::recipe::card::cards;
+use crate::recipe::lock::RecipeLock;
+use crate::recipe::pins::LockUse;
 use crate::recipe::{Recipe, traps};
 use crate::run::prep::{KeepWork, PrepOptions, disk_needed, plan, prep};
+use crate::run::pull::{Evidence, Pull};
 use crate::run::{Cut, Plan, Progress, Step};
+use crate::source::remote::Keep;
 
 /// Time between two lines of progress where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -78,6 +82,12 @@ fn options(args: &PrepArgs, recipe: &Recipe) -> PrepOptions {
             unit_bytes: args.unit_bytes.unwrap_or(cut.unit_bytes).max(1),
             chunk_bytes: args.chunk_bytes.unwrap_or(cut.chunk_bytes).max(1),
             reversed: args.reverse_units,
+        },
+        pull: Pull {
+            lock: RecipeLock::path_of(args.recipe.as_deref().unwrap_or_default()),
+            lock_use: if args.locked { LockUse::Locked } else { LockUse::Extend },
+            keep: if args.stream { Keep::Nothing } else { Keep::Cache },
+            evidence: if args.require_verified { Evidence::Whole } else { Evidence::Any },
         },
         fresh: args.fresh,
         keep_work: if args.keep_work { KeepWork::Yes } else { KeepWork::No },

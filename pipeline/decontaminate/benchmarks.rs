@@ -10,9 +10,12 @@ use potable_blocklists::{
 };
 use potable_manifests::sha256_hex;
 
-use crate::recipe::embedded;
+use crate::recipe::pins::{Matching, Splits};
+use crate::recipe::resolve::MAIN;
+use crate::recipe::{Supply, Want, embedded};
 use crate::source::cell::Cell;
 use crate::source::error::{SourceError, quoted};
+use crate::source::hub::RepoKind;
 use crate::source::open::{Format, Location, SourceFile};
 use crate::source::predicate::{Predicate, PredicateError};
 use crate::source::reader::{ReadRequest, RowBatch, Sampler, open_reader};
@@ -125,6 +128,69 @@ pub struct Places<'a> {
     pub base: &'a Path,
     /// Folder with local copies of benchmark repositories, as `OWNER/NAME` or `OWNER__NAME`.
     pub copies: Option<&'a Path>,
+    /// Where they come from without such a folder: the Hub.
+    pub supply: Option<&'a Supply>,
+}
+
+/// What benchmarks take from the Hub; nothing where `copies` is given.
+///
+/// # Errors
+/// A definition that cannot be read.
+pub fn wants(names: &[String], places: Places) -> Result<Vec<Want>, BenchmarkError> {
+    if places.copies.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut wants = Vec::new();
+    for name in members(names)? {
+        let definition = match known::definition(&name)? {
+            Some(definition) => Some(definition),
+            None if name.ends_with(".toml") => Some(parse_definition(&name, places.base)?.0),
+            None => None,
+        };
+        wants.extend(definition.and_then(|definition| want(&definition, &name, places.base)));
+    }
+    Ok(wants)
+}
+
+/// What a definition takes from the Hub: nothing, if its files lie beside it.
+fn want(definition: &BenchmarkDefinition, name: &str, base: &Path) -> Option<Want> {
+    let repo = definition.repo.clone().filter(|_| !definition.files.is_empty())?;
+    if name.ends_with(".toml") && !name.starts_with("embedded:") {
+        let path = base.join(name);
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let beside = |pattern: &String| {
+            crate::source::files::find(name, std::slice::from_ref(pattern), folder, Some(Format::Jsonl)).is_ok()
+        };
+        if definition.files.iter().any(beside) {
+            return None;
+        }
+    } else if name.starts_with("embedded:") {
+        return None;
+    }
+    Some(Want {
+        user: format!("benchmark `{}`", definition.name),
+        kind: RepoKind::Dataset,
+        repo,
+        revision: definition.revision.clone().unwrap_or_else(|| MAIN.to_owned()),
+        patterns: definition.files.clone(),
+        matching: Matching::Every,
+        splits: Splits::Any,
+    })
+}
+
+/// The names with suites replaced by their members, each once.
+fn members(names: &[String]) -> Result<Vec<String>, BenchmarkError> {
+    let suites = known::suites()?;
+    let mut flat: Vec<String> = Vec::new();
+    for name in names {
+        let members = suites.get(name).map_or(std::slice::from_ref(name), |suite| &suite.benchmarks);
+        for member in members {
+            if !flat.contains(member) {
+                flat.push(member.clone());
+            }
+        }
+    }
+    Ok(flat)
 }
 
 /// Loads benchmarks by name: suites, known benchmarks, definition files, files of prompts. One that is
@@ -133,30 +199,23 @@ pub struct Places<'a> {
 /// # Errors
 /// One that cannot be read whole: a member of a suite is never skipped.
 pub fn load(names: &[String], places: Places) -> Result<Vec<LoadedBenchmark>, BenchmarkError> {
-    let suites = known::suites()?;
-    let mut flat: Vec<&String> = Vec::new();
-    for name in names {
-        let members = suites.get(name).map_or(std::slice::from_ref(name), |suite| &suite.benchmarks);
-        for member in members {
-            if !flat.contains(&member) {
-                flat.push(member);
-            }
-        }
-    }
-    flat.into_iter().map(|name| load_named(name, places)).collect()
+    members(names)?.iter().map(|name| load_named(name, places)).collect()
 }
 
-/// A known benchmark, read from the local copy of its repository, or a file.
+/// A known benchmark, read from the Hub or from the local copy of its repository, or a file.
 fn load_named(name: &str, places: Places) -> Result<LoadedBenchmark, BenchmarkError> {
-    let Some(definition) = known::definition(name)? else { return load_one(name, places.base) };
+    let Some(definition) = known::definition(name)? else { return load_one(name, places) };
     let repo = definition.repo.clone().unwrap_or_default();
-    let copies =
-        places.copies.ok_or_else(|| BenchmarkError::NoCopy { name: name.to_owned(), repo: repo.clone() })?;
+    let no_copy = || BenchmarkError::NoCopy { name: name.to_owned(), repo: repo.clone() };
+    let Some(copies) = places.copies else {
+        let supply = places.supply.ok_or_else(no_copy)?;
+        let want = want(&definition, name, places.base).ok_or_else(no_copy)?;
+        return read_definition(&definition, &Folder::Hub(supply, want));
+    };
     let copies = places.base.join(copies);
     let folder =
         [copies.join(&repo), copies.join(repo.replace('/', "__"))].into_iter().find(|path| path.is_dir());
-    let folder = folder.ok_or(BenchmarkError::NoCopy { name: name.to_owned(), repo })?;
-    read_definition(&definition, &Folder::Path(folder))
+    read_definition(&definition, &Folder::Path(folder.ok_or_else(no_copy)?))
 }
 
 /// How a blocklist is built.
@@ -197,8 +256,18 @@ fn filled(benchmarks: &[LoadedBenchmark], ngram: u64) -> Result<BlocklistBuilder
     Ok(builder)
 }
 
-fn load_one(name: &str, base: &Path) -> Result<LoadedBenchmark, BenchmarkError> {
-    let (text, folder, label) = match name.strip_prefix("embedded:") {
+/// A definition file, with its folder.
+fn parse_definition<'a>(
+    name: &str,
+    base: &Path,
+) -> Result<(BenchmarkDefinition, Folder<'a>), BenchmarkError> {
+    let (text, folder, label) = open_named(name, base)?;
+    Ok((BenchmarkDefinition::parse(&String::from_utf8_lossy(&text), &label)?, folder))
+}
+
+/// The bytes of a definition or of a file of prompts, its folder and its name for messages.
+fn open_named<'a>(name: &str, base: &Path) -> Result<(Vec<u8>, Folder<'a>, String), BenchmarkError> {
+    Ok( match name.strip_prefix("embedded:") {
         Some(inner) => {
             let bytes = embedded(inner).ok_or_else(|| not_found(name, Path::new(inner)))?;
             (bytes.to_vec(), Folder::Embedded(parent(inner)), inner.to_owned())
@@ -216,13 +285,19 @@ fn load_one(name: &str, base: &Path) -> Result<LoadedBenchmark, BenchmarkError> 
             let folder = path.parent().unwrap_or(Path::new(".")).to_path_buf();
             (bytes, Folder::Path(folder), path.display().to_string())
         }
-    };
+    })
+}
+
+fn load_one(name: &str, places: Places) -> Result<LoadedBenchmark, BenchmarkError> {
+    if name.ends_with(".toml") {
+        let (definition, folder) = parse_definition(name, places.base)?;
+        let wanted = places.supply.zip(want(&definition, name, places.base));
+        let folder = wanted.map_or(folder, |(supply, want)| Folder::Hub(supply, want));
+        return read_definition(&definition, &folder);
+    }
+    let (text, folder, label) = open_named(name, places.base)?;
     let stem = Path::new(&label).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let stem = stem.split('.').next().unwrap_or_default().to_lowercase();
-    if label.ends_with(".toml") {
-        let text = String::from_utf8_lossy(&text);
-        return read_definition(&BenchmarkDefinition::parse(&text, &label)?, &folder);
-    }
     if label.ends_with(".txt") {
         return Ok(read_prompts(&stem, &label, &text));
     }
@@ -231,9 +306,10 @@ fn load_one(name: &str, base: &Path) -> Result<LoadedBenchmark, BenchmarkError> 
     read_definition(&definition, &folder)
 }
 
-enum Folder {
+enum Folder<'a> {
     Path(PathBuf),
     Embedded(String),
+    Hub(&'a Supply, Want),
 }
 
 fn parent(name: &str) -> String {
@@ -266,7 +342,7 @@ fn read_prompts(name: &str, label: &str, text: &[u8]) -> LoadedBenchmark {
 
 fn read_definition(
     definition: &BenchmarkDefinition,
-    folder: &Folder,
+    folder: &Folder<'_>,
 ) -> Result<LoadedBenchmark, BenchmarkError> {
     let name = &definition.name;
     let wrap = |source| BenchmarkError::Source { name: name.clone(), source };
@@ -298,24 +374,48 @@ fn read_definition(
         },
         items: Vec::new(),
     };
+    if let Folder::Hub(supply, want) = folder {
+        loaded.meta.revision = supply.pin(want).map(|pin| pin.commit.clone());
+        for file in supply.kept(want, format).map_err(wrap)? {
+            loaded.add(definition, &file)?;
+        }
+        return Ok(loaded);
+    }
     for pattern in &definition.files {
-        let files = match folder {
-            Folder::Path(base) => {
-                crate::source::files::find(name, std::slice::from_ref(pattern), base, format).map_err(wrap)?
-            }
-            Folder::Embedded(prefix) => {
-                let full = format!("{prefix}{pattern}");
-                let bytes = embedded(&full).ok_or_else(|| not_found(&full, Path::new(&full)))?;
-                vec![SourceFile::new(pattern.clone(), Location::Embedded(bytes), format).map_err(wrap)?]
-            }
-        };
-        for file in &files {
-            let (sha256, size) = crate::source::open::digest(file).map_err(wrap)?;
-            loaded.meta.files.push(BenchmarkFile { name: file.name.clone(), size, sha256 });
-            read_items(definition, file, &mut loaded.items)?;
+        for file in local_files(name, pattern, folder, format)? {
+            loaded.add(definition, &file)?;
         }
     }
     Ok(loaded)
+}
+
+fn local_files(
+    name: &str,
+    pattern: &String,
+    folder: &Folder<'_>,
+    format: Option<Format>,
+) -> Result<Vec<SourceFile>, BenchmarkError> {
+    let wrap = |source| BenchmarkError::Source { name: name.to_owned(), source };
+    match folder {
+        Folder::Hub(..) => Ok(Vec::new()),
+        Folder::Path(base) => {
+            crate::source::files::find(name, std::slice::from_ref(pattern), base, format).map_err(wrap)
+        }
+        Folder::Embedded(prefix) => {
+            let full = format!("{prefix}{pattern}");
+            let bytes = embedded(&full).ok_or_else(|| not_found(&full, Path::new(&full)))?;
+            Ok(vec![SourceFile::new(pattern.clone(), Location::Embedded(bytes), format).map_err(wrap)?])
+        }
+    }
+}
+
+impl LoadedBenchmark {
+    fn add(&mut self, definition: &BenchmarkDefinition, file: &SourceFile) -> Result<(), BenchmarkError> {
+        let wrap = |source| BenchmarkError::Source { name: definition.name.clone(), source };
+        let (sha256, size) = crate::source::open::digest(file).map_err(wrap)?;
+        self.meta.files.push(BenchmarkFile { name: file.name.clone(), size, sha256 });
+        read_items(definition, file, &mut self.items)
+    }
 }
 
 fn read_items(

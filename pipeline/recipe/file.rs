@@ -69,15 +69,19 @@ pub struct PhaseFile {
 pub struct SourceEntry {
     /// Name in ledgers, sample ids and the manifest.
     pub name: Option<String>,
-    /// Id of a known corpus: gives files, mapping, licence and default filter.
+    /// Id of a known corpus: gives files, mapping, licence and default filter. Read from the Hub,
+    /// unless `path` names a local copy.
     pub corpus: Option<String>,
-    /// File, folder or glob, or several; with `corpus`, the folder of its local copy.
+    /// Dataset of the Hub, `owner/name`, that has no card; `path` names its files.
+    pub repo: Option<String>,
+    /// File, folder or glob, or several; with `corpus`, the folder of its local copy; with `repo`,
+    /// globs in the repository.
     #[serde(deserialize_with = "one_or_many")]
     #[schemars(with = "Option<OneOrMany>")]
     pub path: Option<Vec<String>>,
     /// Format of the files; told by their names if absent.
     pub format: Option<Format>,
-    /// Revision of the corpus, for the manifest of a local copy.
+    /// Branch, tag or commit on the Hub; of a local copy, what the manifest says.
     pub revision: Option<String>,
     /// Configuration of the corpus.
     pub config: Option<String>,
@@ -181,8 +185,10 @@ pub enum PolicyName {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokeniseFile {
-    /// `qwen3`, or the path of a `tokenizer.json`.
+    /// `qwen3`, the path of a `tokenizer.json`, or a model of the Hub, `owner/name`.
     pub tokenizer: Option<String>,
+    /// Branch, tag or commit of the model on the Hub.
+    pub revision: Option<String>,
 }
 
 /// `[dedup]`.
@@ -323,7 +329,7 @@ macro_rules! overlay {
 overlay! {
     DecontaminateFile { benchmarks, copies, blocklist, ngram, none, strict }
     NormaliseFile { format, policy, history, train, empty_think, on_lossy, on_unclosed, control_text, leading_newlines, train_newline }
-    TokeniseFile { tokenizer }
+    TokeniseFile { tokenizer, revision }
     DedupFile { exact }
     PackFile { length, strategy, overlong }
     OutputFile { format, validation, shard_tokens, partition_bytes, position_ids }

@@ -118,6 +118,9 @@ pub fn resolve_joins(
         };
         let mut source = resolve_source(&entry, 0, base, cards)?;
         source.name = format!("{source_name} join {name}");
+        if let Some(want) = &mut source.want {
+            want.user = format!("source `{source_name}`, join `{name}`");
+        }
         joins.push(ResolvedJoin { name, file: file.clone(), source });
     }
     Ok(joins)

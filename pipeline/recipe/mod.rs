@@ -5,14 +5,18 @@ pub mod error;
 pub mod file;
 pub mod join;
 pub mod lock;
+pub mod pins;
 pub mod resolve;
 pub mod sources;
+pub mod supply;
 pub mod traps;
 
 pub use card::Card;
 pub use error::RecipeError;
 pub use file::RecipeFile;
+pub use pins::Want;
 pub use resolve::{Recipe, ResolvedPhase, ResolvedSource};
+pub use supply::Supply;
 
 /// The built-in recipes by name.
 pub const BUILT_IN: &[(&str, &str)] = &[("demo", include_str!("../recipes/demo.toml"))];

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::BUILT_IN;
 use super::card::cards;
 use super::error::RecipeError;
+use super::pins::{Matching, Splits, Want};
 use super::file::{
     DecontaminateFile, DedupFile, Exact, NormaliseFile, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile,
     PolicyName, RecipeFile, ShardFormat, Strategy, TokeniseFile,
@@ -19,9 +20,12 @@ use crate::normalise::Policy;
 use crate::shard::Row;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
+use crate::source::hub::RepoKind;
 
 /// Words in a gram, unless the recipe says otherwise.
 pub const DEFAULT_NGRAM: u64 = 13;
+/// Revision of a repository, unless the recipe or the card says otherwise.
+pub const MAIN: &str = "main";
 /// Tokens in a pack, unless the recipe says otherwise.
 pub const DEFAULT_LENGTH: u64 = 8192;
 /// Tokens in a shard, unless the recipe says otherwise.
@@ -59,8 +63,10 @@ pub struct ResolvedPhase {
     pub decontaminate: DecontaminateConfig,
     /// Text format and loss.
     pub policy: Policy,
-    /// `qwen3` or a path.
+    /// `qwen3`, a path, or a model of the Hub.
     pub tokenizer: String,
+    /// What the tokenizer takes from the Hub, unless it is local.
+    pub tokenizer_want: Option<Want>,
     /// What makes two rows the same.
     pub exact: Exact,
     /// Packs.
@@ -76,7 +82,9 @@ pub struct ResolvedSource {
     pub name: String,
     /// Id of a known corpus.
     pub corpus: Option<String>,
-    /// Revision of the local copy, if the recipe says.
+    /// What it takes from the Hub, unless it is local.
+    pub want: Option<Want>,
+    /// Revision of the local copy, if the recipe says; of the Hub, the commit, once it is pinned.
     pub revision: Option<String>,
     /// Configuration of the corpus.
     pub config: Option<String>,
@@ -281,6 +289,7 @@ fn resolve_phase(
         decontaminate: decontaminate(&phase.decontaminate.over(&file.decontaminate), base)?,
         policy: policy(&phase.normalise.over(&file.normalise)),
         tokenizer: tokenizer(&phase.tokenise.over(&file.tokenise)),
+        tokenizer_want: tokenizer_want(&phase.tokenise.over(&file.tokenise), base)?,
         exact: exact(&phase.dedup.over(&file.dedup)),
         pack: pack(&phase.pack.over(&file.pack), output.format)?,
         output,
@@ -375,6 +384,39 @@ fn policy(file: &NormaliseFile) -> Policy {
 
 fn tokenizer(file: &TokeniseFile) -> String {
     file.tokenizer.clone().unwrap_or_else(|| crate::tokenise::encoder::BUILT_IN.to_owned())
+}
+
+/// A tokenizer `owner/name` that is no file is a model of the Hub.
+fn tokenizer_want(file: &TokeniseFile, base: &Path) -> Result<Option<Want>, RecipeError> {
+    let name = tokenizer(file);
+    if !is_repo_id(&name) || name.ends_with(".json") || base.join(&name).exists() {
+        return match &file.revision {
+            None => Ok(None),
+            Some(_) => Err(RecipeError::value_hint(
+                "[tokenise]",
+                "`revision` is for a tokenizer of the Hub",
+                "name a model as `tokenizer = \"OWNER/NAME\"`, or leave `revision` out",
+            )),
+        };
+    }
+    Ok(Some(Want {
+        user: format!("tokenizer `{name}`"),
+        kind: RepoKind::Model,
+        repo: name,
+        revision: file.revision.clone().unwrap_or_else(|| MAIN.to_owned()),
+        patterns: vec!["tokenizer.json".to_owned()],
+        matching: Matching::Every,
+        splits: Splits::Any,
+    }))
+}
+
+/// Whether a text is `owner/name` as the Hub allows it.
+pub(super) fn is_repo_id(text: &str) -> bool {
+    let part = |part: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        !part.is_empty() && part.len() <= 96 && !part.starts_with(['.', '-']) && part.chars().all(fits)
+    };
+    text.split_once('/').is_some_and(|(owner, name)| part(owner) && part(name))
 }
 
 fn exact(file: &DedupFile) -> Exact {

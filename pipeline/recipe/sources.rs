@@ -9,9 +9,11 @@ use super::card::{Card, CardConfig};
 use super::error::RecipeError;
 use super::file::{OnBadRow, SourceEntry};
 use super::join::resolve_joins;
-use super::resolve::{ResolvedSource, check_name};
+use super::pins::{Matching, Splits, Want, is_eval};
+use super::resolve::{MAIN, ResolvedSource, check_name, is_repo_id};
 use crate::normalise::ControlFinder;
 use crate::source::adapt::MappingFile;
+use crate::source::hub::RepoKind;
 use crate::tokenise::qwen3;
 
 /// Resolves the source at `index`.
@@ -30,20 +32,14 @@ pub fn resolve_source(
     let place = format!("source `{name}`");
     let copy =
         entry.copies.as_ref().zip(entry.corpus.as_ref()).map(|(folder, id)| vec![format!("{folder}/{id}")]);
-    let Some(paths) = entry.path.clone().filter(|paths| !paths.is_empty()).or(copy) else {
-        return Err(RecipeError::value_hint(
-            place,
-            if entry.corpus.is_some() {
-                "a corpus is read from its local copy, and there is no `path`"
-            } else {
-                "there is neither `path` nor `corpus`"
-            },
-            "set `path` to a file, a folder or a glob; with `corpus`, to the folder of its repository's copy, or `copies` to the folder of all copies",
-        ));
-    };
+    let paths = entry.path.clone().or(copy);
+    let local = paths.is_some();
+    let paths = paths.unwrap_or_default();
+    check_place(entry, &paths, &place)?;
     let mut source = ResolvedSource {
         name,
-        corpus: entry.corpus.clone(),
+        corpus: entry.corpus.clone().or_else(|| entry.repo.clone()),
+        want: None,
         revision: entry.revision.clone(),
         config: entry.config.clone(),
         split: entry.split.clone(),
@@ -65,13 +61,75 @@ pub fn resolve_source(
         joins: Vec::new(),
     };
     check_values(&source, place)?;
+    let allow_eval = entry.allow_eval_split.unwrap_or(false);
     let mut joins = entry.join.as_slice();
     if let Some(id) = &entry.corpus {
-        let config = with_card(&mut source, id, cards, entry.allow_eval_split.unwrap_or(false))?;
+        let (card, config) = with_card(&mut source, id, cards, allow_eval)?;
         joins = if joins.is_empty() { &config.join } else { joins };
+        if !local {
+            let revision = entry.revision.clone().or_else(|| card.revision.clone());
+            source.want = Some(want(&source, id, revision, Matching::Any));
+        }
+    }
+    if let Some(id) = &entry.repo {
+        check_split(&source, allow_eval)?;
+        source.eval_split = allow_eval;
+        source.want = Some(want(&source, id, entry.revision.clone(), Matching::Every));
     }
     source.joins = resolve_joins(joins, &source.name, entry.copies.as_deref(), (base, cards))?;
     Ok(source)
+}
+
+/// What a source takes from the Hub.
+fn want(source: &ResolvedSource, id: &str, revision: Option<String>, matching: Matching) -> Want {
+    Want {
+        user: format!("source `{}`", source.name),
+        kind: RepoKind::Dataset,
+        repo: id.to_owned(),
+        revision: revision.unwrap_or_else(|| MAIN.to_owned()),
+        patterns: source.patterns.clone(),
+        matching,
+        // The files of a card are known to be those of the split.
+        splits: if source.eval_split || matching == Matching::Any { Splits::Any } else { Splits::Training },
+    }
+}
+
+/// Where the files are has to be said, once.
+fn check_place(entry: &SourceEntry, paths: &[String], place: &str) -> Result<(), RecipeError> {
+    let (problem, way_out) = match (&entry.corpus, &entry.repo) {
+        (None, None) if paths.is_empty() => (
+            "there is none of `path`, `corpus` and `repo`".to_owned(),
+            "set `path` to a file, a folder or a glob; or `corpus` to a known corpus (`potable corpora list`)",
+        ),
+        (Some(_), Some(_)) => (
+            "`corpus` and `repo` exclude each other".to_owned(),
+            "`corpus` is for a known corpus, `repo` for any other dataset of the Hub",
+        ),
+        (None, Some(_)) if paths.is_empty() => (
+            "`repo` needs `path`".to_owned(),
+            "set `path` to globs in the repository, such as `data/train-*.parquet`",
+        ),
+        (Some(id), _) | (_, Some(id)) if !is_repo_id(id) => (
+            format!("`{id}` is no id of a dataset"),
+            "an id is `OWNER/NAME`",
+        ),
+        (Some(_), None) if entry.path.is_some() && paths.is_empty() => (
+            "`path` is empty".to_owned(),
+            "leave `path` out to read the corpus from the Hub, or name the folder of its local copy",
+        ),
+        _ => return Ok(()),
+    };
+    Err(RecipeError::value_hint(place, problem, way_out))
+}
+
+/// Without a card, what a split is for is told by its name.
+fn check_split(source: &ResolvedSource, allowed: bool) -> Result<(), RecipeError> {
+    let Some(split) = source.split.as_deref().filter(|split| !allowed && is_eval(split)) else { return Ok(()) };
+    Err(RecipeError::value_hint(
+        format!("source `{}`", source.name),
+        format!("split `{split}` is named as an evaluation split"),
+        "take the training split; `allow_eval_split = true` allows others, and the manifest says so",
+    ))
 }
 
 /// Values that would take nothing, or put nothing sensible into every row.
@@ -102,7 +160,7 @@ fn with_card<'c>(
     id: &str,
     cards: &'c [Card],
     allow_eval: bool,
-) -> Result<&'c CardConfig, RecipeError> {
+) -> Result<(&'c Card, &'c CardConfig), RecipeError> {
     let place = format!("source `{}`", source.name);
     let Some(card) = cards.iter().find(|card| card.id == id) else {
         return Err(RecipeError::UnknownCorpus {
@@ -130,10 +188,11 @@ fn with_card<'c>(
         return Err(RecipeError::value_hint(place, problem, hint));
     }
     source.eval_split = is_eval_split(source, card, config, allow_eval)?;
-    let [folder] = source.patterns.as_slice() else {
-        return Err(RecipeError::value(place, "with `corpus`, `path` is one folder"));
-    };
-    source.base = source.base.join(folder);
+    match source.patterns.as_slice() {
+        [] => {}
+        [folder] => source.base = source.base.join(folder),
+        _ => return Err(RecipeError::value(place, "with `corpus`, `path` is one folder")),
+    }
     let split = source.split.as_deref().unwrap_or_default();
     source.patterns = config.eval.get(split).unwrap_or(&config.files).clone();
     source.format = source.format.or(Some(config.format));
@@ -145,7 +204,7 @@ fn with_card<'c>(
     if source.mapping == MappingFile::default() {
         source.mapping = config.mapping.clone().unwrap_or_default();
     }
-    Ok(config)
+    Ok((card, config))
 }
 
 /// Only training splits, unless the recipe allows more: then the files that the card has for

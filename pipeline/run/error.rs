@@ -8,7 +8,9 @@ use potable_blocklists::BlocklistError;
 
 use crate::decontaminate::benchmarks::BenchmarkError;
 use crate::recipe::RecipeError;
+use crate::recipe::pins::PinError;
 use crate::source::SourceError;
+use crate::source::hub::HubError;
 use crate::source::predicate::PredicateError;
 use crate::tokenise::TokeniserError;
 
@@ -146,6 +148,34 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// The Hub.
+    #[error("cannot pull from the Hub")]
+    Hub {
+        /// Cause.
+        #[source]
+        source: Box<HubError>,
+    },
+    /// What a recipe takes from the Hub cannot be pinned.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// A file of which only ranges would be read.
+    #[error("source `{source_name}`: of `{path}` only ranges would be read, and `--require-verified` wants it whole", path = path.display())]
+    OnlyRanges {
+        /// The source.
+        source_name: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Too little room for downloads.
+    #[error("{path}: {free} bytes free where the downloads need {needed}", path = path.display())]
+    CacheSpace {
+        /// The cache of the Hub.
+        path: PathBuf,
+        /// Free bytes.
+        free: u64,
+        /// Needed bytes.
+        needed: u64,
+    },
     /// Too little room on the disk.
     #[error("{path}: {free} bytes free where about {needed} are needed", path = path.display())]
     DiskSpace {
@@ -217,6 +247,15 @@ impl RunError {
             RunError::IsBenchmark { .. } => {
                 Some("train on training splits only; remove the source from the recipe".to_owned())
             }
+            RunError::Hub { source } => source.hint(),
+            RunError::Pin(e) => e.hint(),
+            RunError::OnlyRanges { .. } => {
+                Some("leave `--stream` out, so that whole files are fetched and hashed".to_owned())
+            }
+            RunError::CacheSpace { .. } => Some(
+                "make room, set `HF_HUB_CACHE` to a folder on another disk, or pass `--stream` to keep no copies"
+                    .to_owned(),
+            ),
             RunError::DiskSpace { .. } => Some("make room, or choose another disk with `--out`".to_owned()),
             RunError::Interrupted => Some("run the same command again to continue".to_owned()),
             RunError::Unbalanced { .. } => Some("this is a fault of potable; please report it".to_owned()),

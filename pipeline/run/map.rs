@@ -2,17 +2,22 @@
 //! thread takes the next chunk, so that one big file keeps all of them busy. A chunk is committed as
 //! soon as it is done, and a killed run goes on from there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use potable_manifests::Digest;
+
 use super::error::RunError;
 use super::plan::{Plan, Unit};
 use super::progress::Progress;
+use super::pull::fetch_during;
 use super::rows::{ChunkPlace, Stages, map_chunk};
 use super::staged::Staged;
 use crate::shard::write_atomic;
+use crate::source::remote::{RangeUse, Remote};
+use crate::source::{Format, SourceFile};
 use crate::source::reader::{Chunk, ReadRequest, RowReader, Sampler, open_reader};
 
 /// A band of sampling hashes: above `above` up to `upto`. Rows of one band are staged together, so that
@@ -52,7 +57,8 @@ pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Re
     }
     let work =
         Work { stages, round, feeders: &feeders, next: AtomicUsize::new(0), errors: Mutex::new(Vec::new()) };
-    pool.broadcast(|_| work.run(stages.plan.cut.reversed));
+    let needed = needed(stages.plan, &feeders);
+    fetch_during(&needed, round.progress, || pool.broadcast(|_| work.run(stages.plan.cut.reversed)));
     let mut errors = work.errors.into_inner().unwrap_or_else(PoisonError::into_inner);
     errors.sort_by_key(|(unit, _)| *unit);
     if let Some((_, error)) = errors.into_iter().next() {
@@ -62,6 +68,49 @@ pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Re
         return Err(RunError::Interrupted);
     }
     Ok(feeders.iter().flat_map(|feeder| feeder.paths()).collect())
+}
+
+/// The files of the Hub that are still to be read and are kept, in the order of their units.
+fn needed(plan: &Plan, feeders: &[Arc<Feeder>]) -> Vec<Arc<Remote>> {
+    let mut seen = BTreeSet::new();
+    let open = feeders.iter().filter(|feeder| !matches!(feeder.lock().reader, Reader::Done));
+    let files = open.filter_map(|feeder| {
+        let (source, file) = (feeder.unit.source, feeder.unit.file);
+        let planned = plan.sources.get(source as usize)?.files.get(file as usize)?;
+        let first = seen.insert((source, file)) && !planned.file.streams();
+        planned.file.remote().filter(|_| first).cloned()
+    });
+    files.collect()
+}
+
+/// Digests of the ranges that were read, by source and file, over all units of the work folder.
+///
+/// # Errors
+/// A record of a unit that cannot be read, or says something else of a range than another.
+pub fn ranges_read(plan: &Plan, folder: &Path) -> Result<BTreeMap<(u32, u32), Digest>, RunError> {
+    let mut read: BTreeMap<(u32, u32), BTreeMap<u64, RangeUse>> = BTreeMap::new();
+    for name in staged_names(folder)?.into_iter().filter(|name| name.ends_with(RANGES)) {
+        let path = folder.join(&name);
+        let damaged = |reason: String| RunError::Staged { path: path.clone(), reason };
+        let text =
+            std::fs::read(&path).map_err(|source| RunError::Read { path: path.clone(), source })?;
+        let ranges: Vec<RangeUse> = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+        let index = name.strip_suffix(RANGES).and_then(|name| name.rsplit_once("-u")?.1.parse::<usize>().ok());
+        let unit = index.and_then(|index| plan.units.get(index));
+        let unit = unit.ok_or_else(|| damaged("names no unit".to_owned()))?;
+        let own = read.entry((unit.source, unit.file)).or_default();
+        for range in ranges {
+            if own.get(&range.start).is_some_and(|other| *other != range) {
+                return Err(damaged(format!("byte {} was read twice with other bytes", range.start)));
+            }
+            own.insert(range.start, range);
+        }
+    }
+    let digest = |ranges: BTreeMap<u64, RangeUse>| {
+        let lines = ranges.values().map(|r| format!("{} {} {}\n", r.start, r.len, r.sha256));
+        Digest::of(lines.collect::<String>().as_bytes())
+    };
+    Ok(read.into_iter().map(|(file, ranges)| (file, digest(ranges))).collect())
 }
 
 /// Bands that cover hashes from `from` up to `upto`: those that an earlier run staged, as far as they
@@ -92,6 +141,8 @@ pub fn bands(folder: &Path, source: usize, from: Option<u64>, upto: u64) -> Resu
     Ok(bands)
 }
 
+/// End of the names of records of ranges read.
+const RANGES: &str = ".ranges";
 /// What stands for "no hash before" in file names.
 const START: &str = "start";
 
@@ -162,6 +213,7 @@ impl Work<'_> {
 struct Feeder {
     index: usize,
     unit: Unit,
+    streams: bool,
     sampler: Sampler,
     folder: PathBuf,
     name: String,
@@ -170,10 +222,18 @@ struct Feeder {
 
 struct State {
     reader: Reader,
+    /// The file with an account of what is read, if it is streamed.
+    streamed: Option<SourceFile>,
     /// Chunks handed out and chunks committed, those of earlier runs among them.
     issued: u32,
     committed: u32,
     ended: bool,
+}
+
+impl State {
+    fn new(reader: Reader, chunks: u32) -> Self {
+        State { reader, streamed: None, issued: chunks, committed: chunks, ended: false }
+    }
 }
 
 enum Reader {
@@ -191,10 +251,13 @@ impl Feeder {
         Feeder {
             index,
             unit,
+            streams: source
+                .and_then(|s| s.files.get(unit.file as usize))
+                .is_some_and(|file| file.file.streams()),
             sampler: Sampler { key, above: band.above, upto: band.upto },
             folder: folder.to_path_buf(),
             name,
-            state: Mutex::new(State { reader: Reader::Closed(unit), issued: 0, committed: 0, ended: false }),
+            state: Mutex::new(State::new(Reader::Closed(unit), 0)),
         }
     }
 
@@ -202,10 +265,14 @@ impl Feeder {
     /// a gap are removed, since a reader that starts at the gap may cut elsewhere.
     fn resume(&mut self, staged: &BTreeSet<String>) -> Result<(), RunError> {
         let there = |number: u32| staged.contains(&self.chunk_name(number));
-        let chunks = (0..).take_while(|&number| there(number)).count() as u32;
+        let mut chunks = (0..).take_while(|&number| there(number)).count() as u32;
         let done = std::fs::read_to_string(self.done_path()).ok();
         let mut reader = Reader::Done;
         if done.and_then(|text| text.trim().parse::<u32>().ok()) != Some(chunks) {
+            if self.streams {
+                // Rows of a stream count once all of it was read and checked.
+                chunks = 0;
+            }
             let first = self.chunk_name(chunks);
             let own = format!("{}-", self.name);
             for name in staged.range(first..).take_while(|name| name.starts_with(&own)) {
@@ -221,14 +288,16 @@ impl Feeder {
             reader = Reader::Closed(unit);
         }
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        *state = State { reader, issued: chunks, committed: chunks, ended: false };
+        *state = State::new(reader, chunks);
         Ok(())
     }
 
     fn next(&self, plan: &Plan) -> Result<Option<(u32, Chunk)>, RunError> {
         let mut state = self.lock();
         if let Reader::Closed(unit) = state.reader {
-            state.reader = Reader::Open(self.open(plan, unit)?);
+            let (reader, file) = self.open(plan, unit)?;
+            state.streamed = Some(file).filter(|_| self.streams);
+            state.reader = Reader::Open(reader);
         }
         let Reader::Open(reader) = &mut state.reader else { return Ok(None) };
         match reader.next_chunk()? {
@@ -238,6 +307,9 @@ impl Feeder {
             }
             None => {
                 state.reader = Reader::Done;
+                if let Some(file) = state.streamed.take() {
+                    self.account(&file)?;
+                }
                 state.ended = true;
                 self.seal(&state)?;
                 Ok(None)
@@ -245,7 +317,19 @@ impl Feeder {
         }
     }
 
-    fn open(&self, plan: &Plan, unit: Unit) -> Result<Box<dyn RowReader>, RunError> {
+    /// Ends a stream: the rest of a text file is hashed, the ranges of a Parquet file are written down.
+    fn account(&self, file: &SourceFile) -> Result<(), RunError> {
+        let Some(remote) = file.remote() else { return Ok(()) };
+        if file.format != Format::Parquet {
+            return Ok(remote.finish_stream()?);
+        }
+        let text = serde_json::to_vec(&remote.ranges())
+            .map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        write_atomic(&self.folder.join(format!("{}{RANGES}", self.name)), &text)?;
+        Ok(())
+    }
+
+    fn open(&self, plan: &Plan, unit: Unit) -> Result<(Box<dyn RowReader>, SourceFile), RunError> {
         let missing = || RunError::Manifest { reason: "a unit names no file".to_owned() };
         let source = plan.sources.get(unit.source as usize).ok_or_else(missing)?;
         let file = source.files.get(unit.file as usize).ok_or_else(missing)?;
@@ -258,7 +342,8 @@ impl Feeder {
             sampler: self.sampler,
             chunk_bytes: plan.cut.chunk_bytes,
         };
-        Ok(open_reader(&file.file, &source.config.name, &request)?)
+        let file = file.file.fork();
+        Ok((open_reader(&file, &source.config.name, &request)?, file))
     }
 
     fn finish_chunk(&self) -> Result<(), RunError> {

@@ -11,7 +11,7 @@ use crate::recipe::card::cards;
 use crate::recipe::file::OnBadRow;
 use crate::recipe::lock::{LOCK_VERSION, Lock, LockedFile, LockedSource};
 use crate::recipe::resolve::{ResolvedPhase, ResolvedSource};
-use crate::recipe::{RecipeError, traps};
+use crate::recipe::{RecipeError, Supply, traps};
 use crate::source::adapt::mapping::Shape;
 use crate::source::adapt::{Mapping, MappingFile};
 use crate::source::cell::Cell;
@@ -106,11 +106,16 @@ impl Plan {
     ///
     /// # Errors
     /// Files that are missing or damaged, mappings that do not fit.
-    pub fn new(phase: ResolvedPhase, cut: Cut, limit: Option<u64>) -> Result<Plan, RunError> {
+    pub fn new(
+        phase: ResolvedPhase,
+        cut: Cut,
+        limit: Option<u64>,
+        supply: &Supply,
+    ) -> Result<Plan, RunError> {
         let counts = phase.max_tokens.is_some();
         let mut sources = Vec::new();
         for source in &phase.sources {
-            sources.push(plan_source(source, &phase, cut, Counting { limit, always: counts })?);
+            sources.push(plan_source(find_files(source, supply)?, source, &phase, Measuring { cut, limit, always: counts })?);
         }
         let mut units = Vec::new();
         for (s, source) in sources.iter().enumerate() {
@@ -217,7 +222,7 @@ impl PlannedSource {
             repo: self.config.corpus.clone(),
             revision: self.config.revision.clone(),
             licence: self.config.licence.clone(),
-            local: true,
+            local: self.config.want.is_none(),
             file: self
                 .files
                 .iter()
@@ -239,19 +244,27 @@ impl PlannedSource {
     }
 }
 
+impl PlannedFile {
+    /// Whether only ranges of the file are read, so that nothing checks its whole digest.
+    pub fn by_ranges(&self) -> bool {
+        self.file.streams() && self.file.format == Format::Parquet
+    }
+}
+
 #[derive(Clone, Copy)]
-struct Counting {
+struct Measuring {
+    cut: Cut,
     limit: Option<u64>,
+    /// Rows are counted even where no cap asks for it.
     always: bool,
 }
 
 fn plan_source(
+    mut found: Vec<SourceFile>,
     source: &ResolvedSource,
     phase: &ResolvedPhase,
-    cut: Cut,
-    counting: Counting,
+    measuring: Measuring,
 ) -> Result<PlannedSource, RunError> {
-    let mut found = find_files(source)?;
     let names: Vec<&str> = found.iter().map(|file| file.name.as_str()).collect();
     let cards = cards().map_err(|problem| RecipeError::value("corpora", problem))?;
     traps::check_files(source, &names, &cards)?;
@@ -290,11 +303,11 @@ fn plan_source(
         }
     }
     let caps = source.max_rows.is_some() || source.max_tokens.is_some();
-    let count = counting.always || caps || counting.limit.is_some();
+    let count = measuring.always || caps || measuring.limit.is_some();
     let measured: Vec<PlannedFile> =
-        found.par_iter().map(|file| measure(file, &mapping, cut, count)).collect::<Result<_, _>>()?;
+        found.par_iter().map(|file| measure(file, &mapping, measuring.cut, count)).collect::<Result<_, _>>()?;
     let mut files = measured;
-    if let Some(limit) = counting.limit {
+    if let Some(limit) = measuring.limit {
         limit_rows(&mut files, limit);
     }
     let rows: Option<u64> = files.iter().map(|f| f.limit.or(f.rows)).sum();
@@ -304,7 +317,14 @@ fn plan_source(
     Ok(PlannedSource { config: source.clone(), files, mapping_file, mapping, predicate })
 }
 
-fn find_files(source: &ResolvedSource) -> Result<Vec<SourceFile>, SourceError> {
+/// The files of a source: of the Hub, of a local copy, or of the built-in demo.
+///
+/// # Errors
+/// Patterns that match nothing, files of unknown format.
+pub fn find_files(source: &ResolvedSource, supply: &Supply) -> Result<Vec<SourceFile>, SourceError> {
+    if let Some(want) = &source.want {
+        return supply.files(want, source.format);
+    }
     let embedded: Vec<&str> = source.patterns.iter().filter_map(|p| p.strip_prefix("embedded:")).collect();
     if embedded.is_empty() {
         return match source.corpus {
@@ -350,7 +370,7 @@ fn detect(
 
 /// The columns of the first row that can be read.
 fn first_columns(source: &ResolvedSource, file: &SourceFile) -> Result<Option<Vec<String>>, RunError> {
-    let mut reader = open_reader(file, &source.name, &ReadRequest::whole(Sampler::all(0), 1))?;
+    let mut reader = open_reader(&file.peek(), &source.name, &ReadRequest::whole(Sampler::all(0), 1))?;
     while let Some(chunk) = reader.next_chunk()? {
         for index in 0..chunk.batch.len() {
             match chunk.batch.decode(index, &[]) {
@@ -455,7 +475,11 @@ fn measure(file: &SourceFile, mapping: &Mapping, cut: Cut, count: bool) -> Resul
         _ if count => planned.rows = Some(count_rows(file)?),
         _ => {}
     }
-    (planned.sha256, planned.size) = digest(file)?;
+    (planned.sha256, planned.size) = match file.remote() {
+        // What comes is checked against it.
+        Some(remote) => (remote.sha256().to_owned(), remote.size()),
+        None => digest(file)?,
+    };
     if planned.text_bytes == 0 {
         // Text usually shrinks to a third or a quarter.
         let factor = if file.compression == Compression::None { 1 } else { 4 };

@@ -8,20 +8,21 @@ use potable_manifests::{Digest, Index, IndexedPhase, Manifest, RunBlock};
 use super::error::RunError;
 use super::folder::{Found, OutputFolder};
 use super::layout::Layout;
-use super::map::{Round, bands, map_round};
+use super::map::{Round, bands, map_round, ranges_read};
 use super::plan::{Cut, Plan};
 use super::progress::{Progress, SourceProgress, Step};
+use super::pull::{self, Pull};
 use super::reduce::Reduction;
 use super::rows::Stages;
 use super::sampling;
 use super::seal::{Sealing, TEMPLATE, locked_benchmarks};
 use super::select::{Selection, select};
 use super::staged::{STAGE_FORMAT, Staged};
-use crate::decontaminate::benchmarks::{self, BenchmarkError, Places};
+use crate::decontaminate::benchmarks::{self, BenchmarkError};
 use crate::normalise::{ControlFinder, Normaliser};
 use crate::recipe::file::Exact;
 use crate::recipe::resolve::{Against, ResolvedPhase};
-use crate::recipe::{Recipe, RecipeError};
+use crate::recipe::{Recipe, RecipeError, Supply};
 use crate::shard::write_atomic;
 use crate::source::{Format, SourceError};
 use crate::tokenise::Tokeniser;
@@ -37,6 +38,8 @@ pub struct PrepOptions {
     pub limit: Option<u64>,
     /// How work is cut.
     pub cut: Cut,
+    /// How things are taken from the Hub.
+    pub pull: Pull,
     /// Starts over.
     pub fresh: bool,
     /// Keeps the staged work.
@@ -76,6 +79,28 @@ pub fn prep(
     options: &PrepOptions,
     progress: &Progress,
 ) -> Result<Vec<PrepReport>, RunError> {
+    let mut recipe = recipe.clone();
+    progress.enter(Step::Plan);
+    let settled = pull::settle(&mut recipe, &options.pull, progress)?;
+    let supply = &settled.supply;
+    pull::preflight(supply)?;
+    if settled.changed {
+        pull::write_lock(supply.lock(), &options.pull.lock)?;
+    }
+    let result = prep_phases(&recipe, supply, options, progress);
+    // What was transferred is evidence, however the run ended.
+    let logged = pull::write_log(supply, &options.out);
+    let reports = result?;
+    logged?;
+    Ok(reports)
+}
+
+fn prep_phases(
+    recipe: &Recipe,
+    supply: &Supply,
+    options: &PrepOptions,
+    progress: &Progress,
+) -> Result<Vec<PrepReport>, RunError> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()
@@ -95,7 +120,7 @@ pub fn prep(
             None => &[][..],
             Some(other) => excluded(&taken, other, phase.exact)?,
         };
-        let run = PhaseRun { recipe, phase, options, progress, pool: &pool, out };
+        let run = PhaseRun { recipe, supply, phase, options, progress, pool: &pool, out };
         let (report, keys) = run.run(excluded)?;
         reports.push(report);
         if let Some(name) = &phase.name {
@@ -113,15 +138,26 @@ pub fn prep(
 /// # Errors
 /// As [`prep`].
 pub fn plan(recipe: &Recipe, options: &PrepOptions) -> Result<Vec<Plan>, RunError> {
-    let plans = recipe.phases.iter().map(|phase| Plan::new(phase.clone(), options.cut, options.limit));
-    plans.collect()
+    let mut recipe = recipe.clone();
+    let settled = pull::settle(&mut recipe, &options.pull, &Progress::default())?;
+    pull::preflight(&settled.supply)?;
+    let plan = |phase: &ResolvedPhase| {
+        let plan = Plan::new(phase.clone(), options.cut, options.limit, &settled.supply)?;
+        pull::check_evidence(&plan, options.pull.evidence)?;
+        Ok(plan)
+    };
+    recipe.phases.iter().map(plan).collect()
 }
 
 /// Loads or builds the blocklist of a phase.
 ///
 /// # Errors
 /// A benchmark or blocklist that cannot be read, or has another n.
-pub fn blocklist(phase: &ResolvedPhase, base: &Path) -> Result<Option<Blocklist>, RunError> {
+pub fn blocklist(
+    phase: &ResolvedPhase,
+    base: &Path,
+    supply: &Supply,
+) -> Result<Option<Blocklist>, RunError> {
     let config = &phase.decontaminate;
     match &config.against {
         Against::Nothing => Ok(None),
@@ -131,8 +167,7 @@ pub fn blocklist(phase: &ResolvedPhase, base: &Path) -> Result<Option<Blocklist>
             Ok(Some(blocklist))
         }
         Against::Benchmarks(names) => {
-            let places = Places { base, copies: config.copies.as_deref() };
-            let loaded = benchmarks::load(names, places)?;
+            let loaded = benchmarks::load(names, pull::places(phase, base, Some(supply)))?;
             Ok(Some(benchmarks::build(&loaded, config.ngram)?))
         }
     }
@@ -157,6 +192,7 @@ fn excluded<'k>(
 
 struct PhaseRun<'a> {
     recipe: &'a Recipe,
+    supply: &'a Supply,
     phase: &'a ResolvedPhase,
     options: &'a PrepOptions,
     progress: &'a Progress,
@@ -175,11 +211,12 @@ struct Work {
 impl PhaseRun<'_> {
     fn run(&self, excluded: &[u128]) -> Result<(PrepReport, Vec<u128>), RunError> {
         self.progress.enter(Step::Plan);
-        let blocklist = blocklist(self.phase, &self.recipe.base)?;
+        let blocklist = blocklist(self.phase, &self.recipe.base, self.supply)?;
         let cut = self.options.cut;
-        let plan = self.pool.install(|| Plan::new(self.phase.clone(), cut, self.options.limit))?;
+        let plan = self.pool.install(|| Plan::new(self.phase.clone(), cut, self.options.limit, self.supply))?;
+        pull::check_evidence(&plan, self.options.pull.evidence)?;
         refuse_benchmarks(&plan, blocklist.as_ref())?;
-        let tokeniser = Tokeniser::load(&self.phase.tokenizer, &self.recipe.base, self.phase.policy.format)?;
+        let tokeniser = self.tokeniser()?;
         let blocklist_digest = blocklist.as_ref().map_or("none".to_owned(), Blocklist::digest);
         let others =
             [blocklist_digest, tokeniser.digest().to_owned(), TEMPLATE.to_owned(), STAGE_FORMAT.to_string()];
@@ -193,12 +230,15 @@ impl PhaseRun<'_> {
             return Ok((report, keys));
         }
         check_disk(&self.out, &plan)?;
+        pull::check_room(&plan, self.supply)?;
         let work = Work {
             map: folder.folder(&format!(
-                ".work/map-{}-{}-{}",
+                ".work/map-{}-{}-{}{}",
                 short(&map_digest),
                 cut.unit_bytes,
-                cut.chunk_bytes
+                cut.chunk_bytes,
+                // Work of a run that kept copies has no account of ranges.
+                if streams(&plan) { "-stream" } else { "" }
             ))?,
             reduce: folder.folder(&format!(".work/reduce-{}", short(&plan_digest)))?,
             plan_digest,
@@ -211,6 +251,20 @@ impl PhaseRun<'_> {
             tokeniser: &tokeniser,
         };
         self.work(&stages, work, excluded)
+    }
+
+    fn tokeniser(&self) -> Result<Tokeniser, RunError> {
+        let phase = self.phase;
+        let load = |name: &str| Tokeniser::load(name, &self.recipe.base, phase.policy.format);
+        let Some(want) = &phase.tokenizer_want else { return Ok(load(&phase.tokenizer)?) };
+        let mut files = self.supply.kept(want, Some(Format::Json))?;
+        let pin = self.supply.pin(want);
+        let (Some(file), Some(pin)) = (files.pop(), pin) else { return Ok(load(&phase.tokenizer)?) };
+        let local = file.remote().map(|remote| remote.local(&|_| {})).transpose()?;
+        // An absolute path stays what it is when it is joined to the recipe's folder.
+        let path = std::path::absolute(local.unwrap_or_default())
+            .map_err(|source| RunError::Read { path: file.path().to_path_buf(), source })?;
+        Ok(load(&path.to_string_lossy())?.named(format!("{}@{}", pin.repo, pin.commit)))
     }
 
     /// Map, select, reduce, seal.
@@ -238,8 +292,10 @@ impl PhaseRun<'_> {
         };
         let results = self.pool.install(|| reduction.run())?;
         self.progress.enter(Step::Seal);
+        let ranges = ranges_read(plan, &work.map)?;
         let manifest = Sealing {
             name: &self.recipe.name,
+            ranges: &ranges,
             plan,
             plan_digest: &work.plan_digest,
             blocklist: stages.blocklist,
@@ -306,6 +362,7 @@ impl PhaseRun<'_> {
         let benchmarks = locked_benchmarks(blocklist);
         let lock = plan.lock(benchmarks).to_toml().map_err(|e| failed(e.to_string()))?;
         let keys: Vec<u8> = excluded.iter().flat_map(|key| key.to_le_bytes()).collect();
+        let inputs = inputs + if streams(plan) { "streamed" } else { "" };
         let mut text = format!("{}\n{}\n{:?}\n", map_digest.as_str(), self.recipe.name, self.phase.name);
         for part in [settings.as_str(), &inputs, &lock, Digest::of(&keys).as_str()] {
             text += part;
@@ -480,6 +537,11 @@ fn refuse_benchmarks(plan: &Plan, blocklist: Option<&Blocklist>) -> Result<(), R
         }
     }
     Ok(())
+}
+
+/// Whether any file is read without a copy.
+fn streams(plan: &Plan) -> bool {
+    plan.sources.iter().flat_map(|source| &source.files).any(|file| file.file.streams())
 }
 
 /// Staged ids and shards take about twice the bytes of the text.

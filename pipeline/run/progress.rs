@@ -1,7 +1,7 @@
 //! What a run has done so far, for whoever shows it. Counters only: nothing here prints.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The step that a run is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,8 @@ pub struct SourceProgress {
 #[derive(Debug, Default)]
 pub struct Progress {
     step: AtomicUsize,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
+    fetched: AtomicU64,
     sources: Mutex<Vec<std::sync::Arc<SourceProgress>>>,
     /// Partitions written, and how many there are.
     pub partitions: (AtomicU64, AtomicU64),
@@ -65,6 +66,21 @@ impl Progress {
     /// Whether the run was asked to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The flag behind [`Progress::stop`], for those who wait on the network.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+
+    /// Counts bytes that came from the Hub.
+    pub fn add_fetched(&self, bytes: u64) {
+        self.fetched.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that came from the Hub.
+    pub fn fetched(&self) -> u64 {
+        self.fetched.load(Ordering::Relaxed)
     }
 
     /// Sets the sources of the phase that begins.

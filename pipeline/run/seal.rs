@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use potable_blocklists::{Blocklist, NORMALISER};
+use potable_blocklists::{BenchmarkMeta, Blocklist, NORMALISER};
 use potable_manifests::{
     BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord, FillBucket,
     InputFile, InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA, SampleLedger,
@@ -40,6 +40,8 @@ pub struct Sealing<'a> {
     pub selection: &'a Selection,
     /// What reduce wrote.
     pub results: &'a [PartitionResult],
+    /// Digests of the ranges that were read, by source and file.
+    pub ranges: &'a BTreeMap<(u32, u32), Digest>,
     /// The output folder.
     pub folder: &'a OutputFolder,
     /// Circumstances, outside of every digest.
@@ -261,7 +263,7 @@ impl Sealing<'_> {
                 settings,
                 partitions: u64::from(self.plan.partitions),
             },
-            inputs: self.plan.sources.iter().map(input).collect::<Result<_, _>>()?,
+            inputs: self.inputs()?,
             decontamination: self.decontamination(ledgers)?,
             tokeniser: self.tokeniser_record()?,
             normalise: phase.policy.record(),
@@ -272,6 +274,17 @@ impl Sealing<'_> {
             shards,
             run: self.run.clone(),
         })
+    }
+
+    fn inputs(&self) -> Result<Vec<InputSource>, RunError> {
+        let mut inputs = self.plan.sources.iter().map(input).collect::<Result<Vec<_>, _>>()?;
+        for (&(source, file), digest) in self.ranges {
+            let input = inputs.get_mut(source as usize).and_then(|input| input.files.get_mut(file as usize));
+            if let Some(input) = input {
+                input.ranges_digest = Some(digest.clone());
+            }
+        }
+        Ok(inputs)
     }
 
     fn tokeniser_record(&self) -> Result<TokeniserRecord, RunError> {
@@ -416,7 +429,8 @@ pub fn input(source: &PlannedSource) -> Result<InputSource, RunError> {
             size: f.size,
             sha256: digest_of(&f.sha256)?,
             rows: f.rows,
-            verified: Verified::Whole,
+            verified: if f.by_ranges() { Verified::Ranges } else { Verified::Whole },
+            ranges_digest: None,
         })
     });
     Ok(InputSource {
@@ -428,7 +442,7 @@ pub fn input(source: &PlannedSource) -> Result<InputSource, RunError> {
         licence: config.licence.clone(),
         gated: config.gated,
         eval_split: config.eval_split,
-        local: true,
+        local: config.want.is_none(),
         format: source.files.first().map_or("", |f| f.file.format.name()).to_owned(),
         mapping: potable_manifests::canonical::floats_as_text(mapping_value(&source.mapping_file)),
         files: files.collect::<Result<_, RunError>>()?,
@@ -445,7 +459,7 @@ pub fn locked_benchmarks(blocklist: Option<&Blocklist>) -> Vec<LockedSource> {
             repo: entry.meta.repo.clone(),
             revision: entry.meta.revision.clone(),
             licence: entry.meta.licence.clone(),
-            local: true,
+            local: !pinned(&entry.meta),
             file: entry
                 .meta
                 .files
@@ -459,6 +473,12 @@ pub fn locked_benchmarks(blocklist: Option<&Blocklist>) -> Vec<LockedSource> {
                 .collect(),
         })
         .collect()
+}
+
+/// Whether a benchmark was read at a commit of its repository.
+fn pinned(meta: &BenchmarkMeta) -> bool {
+    let commit = |text: &String| text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    meta.repo.is_some() && meta.revision.as_ref().is_some_and(commit)
 }
 
 fn unbalanced(source: &PlannedSource, error: &potable_manifests::LedgerError) -> RunError {

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::hub::HubError;
+
 /// An error of reading a source. Every variant names the place.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -38,6 +40,33 @@ pub enum SourceError {
         /// Cause.
         #[source]
         source: io::Error,
+    },
+    /// A file of the Hub.
+    #[error("{path}", path = path.display())]
+    Hub {
+        /// The file, as `hf://…`.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: Box<HubError>,
+    },
+    /// A file that is not the one in the lock.
+    #[error("{path}: has sha256 {got}, and the lock says {expected}", path = path.display())]
+    NotLocked {
+        /// The file, as `hf://…`.
+        path: PathBuf,
+        /// What came.
+        got: String,
+        /// What the lock has.
+        expected: String,
+    },
+    /// Files of the Hub that no lock pins.
+    #[error("{user}: `{repo}` is not pinned")]
+    NotPinned {
+        /// Who wants them.
+        user: String,
+        /// The repository.
+        repo: String,
     },
     /// A compressed file that ends early or is damaged.
     #[error("{path}: the {compression} data is damaged or ends early after row {row}", path = path.display())]
@@ -168,6 +197,11 @@ impl SourceError {
                 "name the right columns under `[source.mapping]` and in `where`".to_owned()
             }
             SourceError::Changed { .. } => "run again once nothing writes to the file".to_owned(),
+            SourceError::Hub { source, .. } => return source.hint(),
+            SourceError::NotLocked { .. } => {
+                "restore the lock from version control; `potable lock RECIPE --update` pins anew".to_owned()
+            }
+            SourceError::NotPinned { .. } => "run `potable lock RECIPE`".to_owned(),
             SourceError::Read { .. } => return None,
         })
     }

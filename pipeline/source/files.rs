@@ -139,6 +139,15 @@ fn walk(
     Ok(())
 }
 
+/// Paths in a repository by name, each with its name below the folder that all of them share.
+pub fn repository_names(paths: &[String]) -> Vec<(String, String)> {
+    let mut sorted: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+    sorted.sort();
+    let shared = shared_folder(&sorted);
+    let text = |path: &Path| path.to_string_lossy().replace('\\', "/");
+    sorted.iter().map(|path| (text(path), text(path.strip_prefix(&shared).unwrap_or(path)))).collect()
+}
+
 fn shared_folder(paths: &[PathBuf]) -> PathBuf {
     let mut folders = paths.iter().filter_map(|path| path.parent());
     let Some(first) = folders.next() else {

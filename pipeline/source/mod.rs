@@ -13,7 +13,9 @@ pub mod open;
 pub mod parquet;
 pub mod predicate;
 pub mod python_json;
+pub mod ranges;
 pub mod reader;
+pub mod remote;
 pub mod row;
 
 pub use cell::Cell;

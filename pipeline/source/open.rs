@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::SourceError;
+use super::remote::Remote;
 
 /// Buffer of file readers, in bytes.
 const BUFFER: usize = 1 << 18;
@@ -75,6 +77,8 @@ pub enum Location {
     Path(PathBuf),
     /// A file of the built-in demo.
     Embedded(&'static [u8]),
+    /// A file of the Hub.
+    Remote(Arc<Remote>),
 }
 
 /// One file of a source.
@@ -107,6 +111,7 @@ impl SourceFile {
         match &self.location {
             Location::Path(path) => path,
             Location::Embedded(_) => Path::new(&self.name),
+            Location::Remote(remote) => remote.shown(),
         }
     }
 
@@ -120,6 +125,7 @@ impl SourceFile {
                 std::fs::metadata(path).map(|meta| meta.len()).map_err(|source| self.read_error(source))
             }
             Location::Embedded(bytes) => Ok(bytes.len() as u64),
+            Location::Remote(remote) => Ok(remote.size()),
         }
     }
 
@@ -134,7 +140,43 @@ impl SourceFile {
                 File::open(path).map_err(|source| self.read_error(source))?,
             )),
             Location::Embedded(bytes) => Box::new(Cursor::new(*bytes)),
+            Location::Remote(remote) if self.streams() => Box::new(remote.open_stream()?),
+            Location::Remote(remote) => {
+                let path = remote.local(&|_| {})?;
+                let file = File::open(&path).map_err(|source| SourceError::Read { path, source })?;
+                Box::new(BufReader::with_capacity(BUFFER, file))
+            }
         })
+    }
+
+    /// The file of the Hub, if it is one.
+    pub fn remote(&self) -> Option<&Arc<Remote>> {
+        match &self.location {
+            Location::Remote(remote) => Some(remote),
+            Location::Path(_) | Location::Embedded(_) => None,
+        }
+    }
+
+    /// Whether the file is read from the Hub without a copy.
+    pub fn streams(&self) -> bool {
+        self.remote().is_some_and(|remote| remote.streams(self.format))
+    }
+
+    /// The file for a reader that accounts for what it reads.
+    pub fn fork(&self) -> SourceFile {
+        self.with_remote(Remote::fork)
+    }
+
+    /// The file for a look at its first rows: one of the Hub is not fetched for that.
+    pub fn peek(&self) -> SourceFile {
+        self.with_remote(|remote| if remote.is_local() { remote.fork() } else { remote.peek() })
+    }
+
+    fn with_remote(&self, change: impl Fn(&Remote) -> Remote) -> SourceFile {
+        match self.remote() {
+            Some(remote) => SourceFile { location: Location::Remote(Arc::new(change(remote))), ..self.clone() },
+            None => self.clone(),
+        }
     }
 
     /// Opens the file, decompressed.
@@ -223,6 +265,8 @@ impl SourceFile {
     pub fn stamp(&self) -> Result<Stamp, SourceError> {
         match &self.location {
             Location::Embedded(bytes) => Ok((bytes.len() as u64, None)),
+            // The cache names a file by its digest, which was checked.
+            Location::Remote(remote) => Ok((remote.size(), None)),
             Location::Path(path) => {
                 let meta = std::fs::metadata(path).map_err(|source| self.read_error(source))?;
                 Ok((meta.len(), meta.modified().ok()))

@@ -12,6 +12,7 @@ use parquet::arrow::arrow_reader::{
 
 use super::error::SourceError;
 use super::open::{Location, SourceFile};
+use super::ranges::{Input, Ranges};
 use super::reader::{Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns};
 
 /// Reads a range of rows; a row's number is its index in the file.
@@ -120,7 +121,10 @@ impl RowReader for ParquetReader {
         let batches = &mut self.batches;
         let next: Option<RecordBatch> = match super::guard(|| batches.next().transpose()) {
             Ok(Ok(next)) => next,
-            Ok(Err(e)) => return Err(damaged(&self.file, self.row, e.to_string())),
+            Ok(Err(e)) => {
+                let remote = self.file.remote().and_then(|remote| remote.take_failure());
+                return Err(remote.unwrap_or_else(|| damaged(&self.file, self.row, e.to_string())));
+            }
             Err(panic) => return Err(damaged(&self.file, self.row, panic)),
         };
         let Some(batch) = next else { return self.finish() };
@@ -156,7 +160,7 @@ impl Reading<'_> {
         let roots = names.iter().enumerate().filter(|(_, name)| self.request.wants(name));
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), roots.map(|(i, _)| i));
         let batch_rows = self.batch_rows(&groups, &mask);
-        let input = open_file(self.file)?;
+        let input = open_file(self.file, self.extents(&groups, &mask))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(input, self.metadata.clone())
             .with_row_groups(groups)
             .with_projection(mask)
@@ -184,6 +188,24 @@ impl Reading<'_> {
             at = next;
         }
         (groups, first)
+    }
+
+    /// Where the wanted columns lie in the file, row group by row group; neighbours as one.
+    fn extents(&self, groups: &[usize], mask: &ProjectionMask) -> Vec<(u64, u64)> {
+        let mut extents: Vec<(u64, u64)> = Vec::new();
+        for group in groups.iter().filter_map(|&i| self.metadata.metadata().row_groups().get(i)) {
+            let wanted = group.columns().iter().enumerate().filter(|(i, _)| mask.leaf_included(*i));
+            let mut own: Vec<(u64, u64)> = wanted.map(|(_, column)| column.byte_range()).collect();
+            own.sort_unstable();
+            let first = extents.len();
+            for (start, len) in own {
+                match extents.get_mut(first..).and_then(<[_]>::last_mut) {
+                    Some(last) if last.0 + last.1 == start => last.1 += len,
+                    _ => extents.push((start, len)),
+                }
+            }
+        }
+        extents
     }
 
     /// Which rows to decode, counted from `first`, and how many.
@@ -223,6 +245,27 @@ impl Reading<'_> {
 }
 
 fn load(file: &SourceFile) -> Result<ArrowReaderMetadata, SourceError> {
+    let by_ranges = file.remote().is_some_and(|remote| file.streams() || !remote.is_local());
+    if !by_ranges {
+        check_magic(file)?;
+    }
+    let input = match file.remote().filter(|_| by_ranges) {
+        Some(remote) => Input::Ranges(Ranges::new(remote.clone(), Vec::new())),
+        None => open_file(file, Vec::new())?,
+    };
+    let options = ArrowReaderOptions::new();
+    let loaded = super::guard(|| ArrowReaderMetadata::load(&input, options));
+    if let Some(error) = file.remote().and_then(|remote| remote.take_failure()) {
+        return Err(error);
+    }
+    match loaded {
+        Ok(Ok(metadata)) => Ok(metadata),
+        Ok(Err(e)) => Err(damaged(file, 0, e.to_string())),
+        Err(panic) => Err(damaged(file, 0, panic)),
+    }
+}
+
+fn check_magic(file: &SourceFile) -> Result<(), SourceError> {
     let mut raw = file.open_raw()?;
     file.sniff(raw.as_mut())?;
     let mut head = [0u8; 4];
@@ -233,19 +276,18 @@ fn load(file: &SourceFile) -> Result<ArrowReaderMetadata, SourceError> {
             reason: "it does not begin with `PAR1`".to_owned(),
         });
     }
-    drop(raw);
-    let input = open_file(file)?;
-    let options = ArrowReaderOptions::new();
-    match super::guard(|| ArrowReaderMetadata::load(&input, options)) {
-        Ok(Ok(metadata)) => Ok(metadata),
-        Ok(Err(e)) => Err(damaged(file, 0, e.to_string())),
-        Err(panic) => Err(damaged(file, 0, panic)),
-    }
+    Ok(())
 }
 
-fn open_file(file: &SourceFile) -> Result<File, SourceError> {
+/// The bytes of a file; `extents` are those that will be read, by row group.
+fn open_file(file: &SourceFile, extents: Vec<(u64, u64)>) -> Result<Input, SourceError> {
+    let open = |path: &Path| File::open(path).map(Input::File).map_err(|e| file.read_error(e));
     match &file.location {
-        Location::Path(path) => File::open(path).map_err(|e| file.read_error(e)),
+        Location::Path(path) => open(path),
+        Location::Remote(remote) if file.streams() => {
+            Ok(Input::Ranges(Ranges::new(remote.clone(), extents)))
+        }
+        Location::Remote(remote) => open(&remote.local(&|_| {})?),
         Location::Embedded(_) => Err(SourceError::NotThisFormat {
             path: Path::new(&file.name).to_path_buf(),
             format: "parquet",

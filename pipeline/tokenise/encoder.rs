@@ -147,6 +147,14 @@ impl Tokeniser {
         })
     }
 
+    /// Under the name of the model that it belongs to; the built-in one keeps its own.
+    pub fn named(mut self, name: String) -> Self {
+        if matches!(self.engine, Engine::Reference(_)) {
+            self.name = name;
+        }
+        self
+    }
+
     /// Encodes a sample.
     ///
     /// # Errors
