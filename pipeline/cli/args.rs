@@ -100,9 +100,7 @@ pub struct PrepArgs {
 
 /// `potable lock`.
 #[derive(Debug, ClapArgs)]
-#[command(
-    after_help = "Examples:\n  potable lock sft.toml\n  potable lock sft.toml --update openr1"
-)]
+#[command(after_help = "Examples:\n  potable lock sft.toml\n  potable lock sft.toml --update openr1")]
 pub struct LockArgs {
     /// A recipe file, or the name of a built-in recipe.
     #[arg(help_heading = "Input")]

@@ -159,7 +159,8 @@ fn want(definition: &BenchmarkDefinition, name: &str, base: &Path) -> Option<Wan
         let path = base.join(name);
         let folder = path.parent().unwrap_or(Path::new("."));
         let beside = |pattern: &String| {
-            crate::source::files::find(name, std::slice::from_ref(pattern), folder, Some(Format::Jsonl)).is_ok()
+            crate::source::files::find(name, std::slice::from_ref(pattern), folder, Some(Format::Jsonl))
+                .is_ok()
         };
         if definition.files.iter().any(beside) {
             return None;
@@ -267,7 +268,7 @@ fn parse_definition<'a>(
 
 /// The bytes of a definition or of a file of prompts, its folder and its name for messages.
 fn open_named<'a>(name: &str, base: &Path) -> Result<(Vec<u8>, Folder<'a>, String), BenchmarkError> {
-    Ok( match name.strip_prefix("embedded:") {
+    Ok(match name.strip_prefix("embedded:") {
         Some(inner) => {
             let bytes = embedded(inner).ok_or_else(|| not_found(name, Path::new(inner)))?;
             (bytes.to_vec(), Folder::Embedded(parent(inner)), inner.to_owned())

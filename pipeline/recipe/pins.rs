@@ -105,7 +105,9 @@ pub enum PinError {
         path: String,
     },
     /// Something that the lock does not pin.
-    #[error("{user}: the lock does not pin `{repo}` at `{revision}` with these files, and `--locked` forbids changing it")]
+    #[error(
+        "{user}: the lock does not pin `{repo}` at `{revision}` with these files, and `--locked` forbids changing it"
+    )]
     NotLocked {
         /// Who wants it.
         user: String,
@@ -158,7 +160,8 @@ pub fn pin(
     how: &LockUse,
     hub: &dyn Fn() -> Result<Hub, HubError>,
 ) -> Result<RecipeLock, PinError> {
-    let mut pinning = Pinning { old: stays(wants, old, how)?, how, hub, opened: None, listed: BTreeMap::new() };
+    let mut pinning =
+        Pinning { old: stays(wants, old, how)?, how, hub, opened: None, listed: BTreeMap::new() };
     let mut pins: Vec<Pin> = Vec::new();
     for want in wants {
         let pin = match pinning.known(want) {
@@ -169,7 +172,9 @@ pub fn pin(
             pins.push(pin);
         }
     }
-    pins.sort_by(|a, b| (a.kind, &a.repo, &a.revision, &a.patterns).cmp(&(b.kind, &b.repo, &b.revision, &b.patterns)));
+    pins.sort_by(|a, b| {
+        (a.kind, &a.repo, &a.revision, &a.patterns).cmp(&(b.kind, &b.repo, &b.revision, &b.patterns))
+    });
     Ok(RecipeLock { version: LOCK_VERSION, pin: pins })
 }
 
@@ -346,7 +351,8 @@ mod tests {
         for path in ["data/test-00000-of-00001.parquet", "validation/x.jsonl", "dev.csv", "Test.jsonl"] {
             assert!(is_eval(path), "{path}");
         }
-        for path in ["data/train-00000-of-00001.parquet", "testing/x.jsonl", "contest.jsonl", "developer.csv"] {
+        for path in ["data/train-00000-of-00001.parquet", "testing/x.jsonl", "contest.jsonl", "developer.csv"]
+        {
             assert!(!is_eval(path), "{path}");
         }
     }

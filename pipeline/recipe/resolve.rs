@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::BUILT_IN;
 use super::card::cards;
 use super::error::RecipeError;
-use super::pins::{Matching, Splits, Want};
 use super::file::{
     DecontaminateFile, DedupFile, Exact, NormaliseFile, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile,
     PolicyName, RecipeFile, ShardFormat, Strategy, TokeniseFile,
 };
 use super::join::ResolvedJoin;
+use super::pins::{Matching, Splits, Want};
 use super::sources::resolve_source;
 use super::traps;
 use crate::normalise::Policy;

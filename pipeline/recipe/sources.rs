@@ -109,10 +109,9 @@ fn check_place(entry: &SourceEntry, paths: &[String], place: &str) -> Result<(),
             "`repo` needs `path`".to_owned(),
             "set `path` to globs in the repository, such as `data/train-*.parquet`",
         ),
-        (Some(id), _) | (_, Some(id)) if !is_repo_id(id) => (
-            format!("`{id}` is no id of a dataset"),
-            "an id is `OWNER/NAME`",
-        ),
+        (Some(id), _) | (_, Some(id)) if !is_repo_id(id) => {
+            (format!("`{id}` is no id of a dataset"), "an id is `OWNER/NAME`")
+        }
         (Some(_), None) if entry.path.is_some() && paths.is_empty() => (
             "`path` is empty".to_owned(),
             "leave `path` out to read the corpus from the Hub, or name the folder of its local copy",
@@ -124,7 +123,9 @@ fn check_place(entry: &SourceEntry, paths: &[String], place: &str) -> Result<(),
 
 /// Without a card, what a split is for is told by its name.
 fn check_split(source: &ResolvedSource, allowed: bool) -> Result<(), RecipeError> {
-    let Some(split) = source.split.as_deref().filter(|split| !allowed && is_eval(split)) else { return Ok(()) };
+    let Some(split) = source.split.as_deref().filter(|split| !allowed && is_eval(split)) else {
+        return Ok(());
+    };
     Err(RecipeError::value_hint(
         format!("source `{}`", source.name),
         format!("split `{split}` is named as an evaluation split"),

@@ -16,9 +16,9 @@ use super::pull::fetch_during;
 use super::rows::{ChunkPlace, Stages, map_chunk};
 use super::staged::Staged;
 use crate::shard::write_atomic;
+use crate::source::reader::{Chunk, ReadRequest, RowReader, Sampler, open_reader};
 use crate::source::remote::{RangeUse, Remote};
 use crate::source::{Format, SourceFile};
-use crate::source::reader::{Chunk, ReadRequest, RowReader, Sampler, open_reader};
 
 /// A band of sampling hashes: above `above` up to `upto`. Rows of one band are staged together, so that
 /// a run with a higher cap only maps what the lower one left out.
@@ -92,10 +92,10 @@ pub fn ranges_read(plan: &Plan, folder: &Path) -> Result<BTreeMap<(u32, u32), Di
     for name in staged_names(folder)?.into_iter().filter(|name| name.ends_with(RANGES)) {
         let path = folder.join(&name);
         let damaged = |reason: String| RunError::Staged { path: path.clone(), reason };
-        let text =
-            std::fs::read(&path).map_err(|source| RunError::Read { path: path.clone(), source })?;
+        let text = std::fs::read(&path).map_err(|source| RunError::Read { path: path.clone(), source })?;
         let ranges: Vec<RangeUse> = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
-        let index = name.strip_suffix(RANGES).and_then(|name| name.rsplit_once("-u")?.1.parse::<usize>().ok());
+        let index =
+            name.strip_suffix(RANGES).and_then(|name| name.rsplit_once("-u")?.1.parse::<usize>().ok());
         let unit = index.and_then(|index| plan.units.get(index));
         let unit = unit.ok_or_else(|| damaged("names no unit".to_owned()))?;
         let own = read.entry((unit.source, unit.file)).or_default();
@@ -323,8 +323,8 @@ impl Feeder {
         if file.format != Format::Parquet {
             return Ok(remote.finish_stream()?);
         }
-        let text = serde_json::to_vec(&remote.ranges())
-            .map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        let text =
+            serde_json::to_vec(&remote.ranges()).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
         write_atomic(&self.folder.join(format!("{}{RANGES}", self.name)), &text)?;
         Ok(())
     }

@@ -115,7 +115,12 @@ impl Plan {
         let counts = phase.max_tokens.is_some();
         let mut sources = Vec::new();
         for source in &phase.sources {
-            sources.push(plan_source(find_files(source, supply)?, source, &phase, Measuring { cut, limit, always: counts })?);
+            sources.push(plan_source(
+                find_files(source, supply)?,
+                source,
+                &phase,
+                Measuring { cut, limit, always: counts },
+            )?);
         }
         let mut units = Vec::new();
         for (s, source) in sources.iter().enumerate() {
@@ -304,8 +309,10 @@ fn plan_source(
     }
     let caps = source.max_rows.is_some() || source.max_tokens.is_some();
     let count = measuring.always || caps || measuring.limit.is_some();
-    let measured: Vec<PlannedFile> =
-        found.par_iter().map(|file| measure(file, &mapping, measuring.cut, count)).collect::<Result<_, _>>()?;
+    let measured: Vec<PlannedFile> = found
+        .par_iter()
+        .map(|file| measure(file, &mapping, measuring.cut, count))
+        .collect::<Result<_, _>>()?;
     let mut files = measured;
     if let Some(limit) = measuring.limit {
         limit_rows(&mut files, limit);

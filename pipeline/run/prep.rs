@@ -153,11 +153,7 @@ pub fn plan(recipe: &Recipe, options: &PrepOptions) -> Result<Vec<Plan>, RunErro
 ///
 /// # Errors
 /// A benchmark or blocklist that cannot be read, or has another n.
-pub fn blocklist(
-    phase: &ResolvedPhase,
-    base: &Path,
-    supply: &Supply,
-) -> Result<Option<Blocklist>, RunError> {
+pub fn blocklist(phase: &ResolvedPhase, base: &Path, supply: &Supply) -> Result<Option<Blocklist>, RunError> {
     let config = &phase.decontaminate;
     match &config.against {
         Against::Nothing => Ok(None),
@@ -213,7 +209,8 @@ impl PhaseRun<'_> {
         self.progress.enter(Step::Plan);
         let blocklist = blocklist(self.phase, &self.recipe.base, self.supply)?;
         let cut = self.options.cut;
-        let plan = self.pool.install(|| Plan::new(self.phase.clone(), cut, self.options.limit, self.supply))?;
+        let plan =
+            self.pool.install(|| Plan::new(self.phase.clone(), cut, self.options.limit, self.supply))?;
         pull::check_evidence(&plan, self.options.pull.evidence)?;
         refuse_benchmarks(&plan, blocklist.as_ref())?;
         let tokeniser = self.tokeniser()?;

@@ -86,7 +86,8 @@ pub fn settle(recipe: &mut Recipe, pull: &Pull, progress: &Progress) -> Result<S
     }
     let old = RecipeLock::load(&pull.lock)?;
     let hub = open_hub(progress)?;
-    let lock = pin(&wants, old.as_ref().unwrap_or(&RecipeLock::default()), &pull.lock_use, &|| Ok(hub.clone()))?;
+    let lock =
+        pin(&wants, old.as_ref().unwrap_or(&RecipeLock::default()), &pull.lock_use, &|| Ok(hub.clone()))?;
     let changed = old.as_ref() != Some(&lock);
     let supply = Supply::new(lock, hub, pull.keep);
     for source in recipe.phases.iter_mut().flat_map(|phase| &mut phase.sources) {
@@ -192,11 +193,8 @@ pub fn write_log(supply: &Supply, out: &Path) -> Result<(), RunError> {
         serde_json::to_writer(&mut text, record).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
         text.push(b'\n');
     }
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&path)
-        .map_err(|e| RunError::write(&path, e))?;
+    let mut file =
+        OpenOptions::new().create(true).append(true).open(&path).map_err(|e| RunError::write(&path, e))?;
     file.write_all(&text).map_err(|e| RunError::write(&path, e))
 }
 

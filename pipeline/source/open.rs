@@ -174,7 +174,9 @@ impl SourceFile {
 
     fn with_remote(&self, change: impl Fn(&Remote) -> Remote) -> SourceFile {
         match self.remote() {
-            Some(remote) => SourceFile { location: Location::Remote(Arc::new(change(remote))), ..self.clone() },
+            Some(remote) => {
+                SourceFile { location: Location::Remote(Arc::new(change(remote))), ..self.clone() }
+            }
             None => self.clone(),
         }
     }

@@ -284,9 +284,7 @@ fn open_file(file: &SourceFile, extents: Vec<(u64, u64)>) -> Result<Input, Sourc
     let open = |path: &Path| File::open(path).map(Input::File).map_err(|e| file.read_error(e));
     match &file.location {
         Location::Path(path) => open(path),
-        Location::Remote(remote) if file.streams() => {
-            Ok(Input::Ranges(Ranges::new(remote.clone(), extents)))
-        }
+        Location::Remote(remote) if file.streams() => Ok(Input::Ranges(Ranges::new(remote.clone(), extents))),
         Location::Remote(remote) => open(&remote.local(&|_| {})?),
         Location::Embedded(_) => Err(SourceError::NotThisFormat {
             path: Path::new(&file.name).to_path_buf(),

@@ -47,9 +47,8 @@ impl Ranges {
     }
 
     fn find(&self, start: u64, len: Option<usize>) -> Result<Bytes, HubError> {
-        let within = |&(from, size): &(u64, u64)| {
-            start >= from && start + len.unwrap_or(1) as u64 <= from + size
-        };
+        let within =
+            |&(from, size): &(u64, u64)| start >= from && start + len.unwrap_or(1) as u64 <= from + size;
         if let Some(index) = self.extents.iter().position(within) {
             let (from, size) = self.extents.get(index).copied().unwrap_or_default();
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

@@ -123,8 +123,16 @@ fn source() -> impl Strategy<Value = InputSource> {
 
 fn file() -> impl Strategy<Value = InputFile> {
     let verified = prop_oneof![Just(Verified::Whole), Just(Verified::Ranges)];
-    (name(), count(), digest(), option::of(count()), verified)
-        .prop_map(|(name, size, sha256, rows, verified)| InputFile { name, size, sha256, rows, verified })
+    (name(), count(), digest(), option::of(count()), verified, digest()).prop_map(
+        |(name, size, sha256, rows, verified, ranges)| InputFile {
+            name,
+            size,
+            sha256,
+            rows,
+            verified,
+            ranges_digest: (verified == Verified::Ranges).then_some(ranges),
+        },
+    )
 }
 
 fn checks() -> impl Strategy<Value = Decontamination> {
