@@ -3,11 +3,13 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use potable::source::hub::{Hub, HubConfig, HubError, HubFile, Identity, RepoAt, RepoKind, RepoRef, Token};
+use serde_json::Value;
 use tempfile::TempDir;
 
-use super::harness::skipped;
+use super::harness::{put, skipped};
 use super::hub_stub::{Fault, Host, HubStub, StubClock, git_blob, sha256};
 
 pub const KIB: usize = 1024;
@@ -57,6 +59,11 @@ impl Bench {
         self.folder.path().join(name)
     }
 
+    /// What a download that was broken off leaves.
+    pub fn incomplete(&self, file: &HubFile) -> PathBuf {
+        self.cached("blobs").join(format!("{}.incomplete", file.identity.hex()))
+    }
+
     /// The repository's folder in the cache.
     pub fn cached(&self, name: &str) -> PathBuf {
         self.path("hub/datasets--a--b").join(name)
@@ -86,7 +93,7 @@ fn a_revision_becomes_a_commit_with_all_its_files() {
     repo.lfs("data/train-0.parquet", "PAR1").plain("README.md", "hello\n").plain("empty", "").licence("mit");
     let listing = bench.main();
     assert_eq!(listing.at, RepoRef::new(RepoKind::Dataset, "a/b", &repo.commit()).unwrap());
-    assert_eq!((listing.revision.as_str(), listing.gated, listing.complete), ("main", false, true));
+    assert_eq!((listing.revision.as_str(), listing.gated), ("main", false));
     assert_eq!(listing.licence.as_deref(), Some("mit"));
     let expected = [
         // `git hash-object` of the two small files.
@@ -145,8 +152,7 @@ fn a_renamed_repository_is_found_and_its_files_are_read() {
 fn a_model_is_a_repository_too() {
     let bench = Bench::new(|_| ());
     let folder = bench.path("local");
-    std::fs::create_dir_all(folder.join("onnx")).unwrap();
-    std::fs::write(folder.join("onnx/tokenizer.json"), "{}").unwrap();
+    put(&folder.join("onnx/tokenizer.json"), b"{}");
     bench.stub.model("Qwen/Qwen3").folder(&folder);
     let listing = bench.hub.resolve(RepoKind::Model, "Qwen/Qwen3", "main").unwrap();
     let fetched = bench.hub.fetch(&listing.at, &listing.files[0], &nothing).unwrap();
@@ -177,7 +183,7 @@ fn a_download_lies_in_the_cache_as_python_lays_it() {
         assert_eq!(blob, std::fs::canonicalize(bench.cached("blobs").join(file.identity.hex())).unwrap());
         assert!(std::fs::read_link(&fetched.path).unwrap().is_relative());
         assert_eq!(bench.hub.cached(&listing.at, file), Some(fetched.path));
-        assert!(!bench.cached("blobs").join(format!("{}.incomplete", file.identity.hex())).exists());
+        assert!(!bench.incomplete(file).exists());
     }
     assert_eq!(std::fs::read_to_string(bench.cached("refs/main")).unwrap(), *commit);
     assert!(bench.path("hub/.locks/datasets--a--b").is_dir());
@@ -192,8 +198,7 @@ fn a_file_that_python_downloaded_is_used_and_checked() {
     let blob = bench.cached("blobs").join(file.identity.hex());
     let snapshot = bench.cached("snapshots").join(&listing.at.commit);
     std::fs::create_dir_all(&snapshot).unwrap();
-    std::fs::create_dir_all(blob.parent().unwrap()).unwrap();
-    std::fs::write(&blob, "the bytes").unwrap();
+    put(&blob, b"the bytes");
     let target = Path::new("../../blobs").join(file.identity.hex());
     std::os::unix::fs::symlink(target, snapshot.join("x.parquet")).unwrap();
     bench.stub.forget_requests();
@@ -230,11 +235,6 @@ fn offline_the_cache_answers_for_listing_access_and_files() {
     let offline = bench.offline();
     assert_eq!(offline.resolve(RepoKind::Dataset, "a/b", "main").unwrap(), listing);
     offline.check_access(&listing.at, "x.parquet").unwrap();
-    // What another client left has no list of all files.
-    std::fs::remove_dir_all(bench.cached(".potable")).unwrap();
-    let partial = offline.resolve(RepoKind::Dataset, "a/b", "main").unwrap();
-    assert!(!partial.complete);
-    assert_eq!(partial.files, [listing.file("x.parquet").unwrap().clone()]);
     assert!(bench.stub.requests().is_empty());
 }
 
@@ -260,7 +260,7 @@ fn what_an_earlier_try_left_is_not_transferred_again() {
     let stop = bench.hub.config().stop.clone();
     let error = bench.hub.fetch(&repo, &file, &|_| stop.store(true, Ordering::Relaxed)).unwrap_err();
     assert!(matches!(error, HubError::Interrupted), "{error}");
-    let incomplete = bench.cached("blobs").join(format!("{}.incomplete", file.identity.hex()));
+    let incomplete = bench.incomplete(&file);
     let left = std::fs::metadata(&incomplete).unwrap().len();
     assert!(left > 0 && bench.hub.cached(&repo, &file).is_none());
     let told = AtomicU64::new(0);
@@ -277,9 +277,7 @@ fn leftovers_that_are_not_the_start_of_the_file_are_thrown_away() {
     let bytes = noise(200 * KIB);
     for left in [noise(77 * KIB), noise(200 * KIB + 1), noise(200 * KIB).into_iter().rev().collect()] {
         let (bench, repo, file) = Bench::with_file(&bytes, |_| ());
-        std::fs::create_dir_all(bench.cached("blobs")).unwrap();
-        std::fs::write(bench.cached("blobs").join(format!("{}.incomplete", file.identity.hex())), left)
-            .unwrap();
+        put(&bench.incomplete(&file), &left);
         let fetched = bench.hub.fetch(&repo, &file, &nothing).unwrap();
         assert_eq!(std::fs::read(fetched.path).unwrap(), bytes);
         assert_eq!(fetched.sha256, sha256(&bytes));
@@ -290,7 +288,7 @@ fn leftovers_that_are_not_the_start_of_the_file_are_thrown_away() {
 fn a_cached_file_that_is_damaged_is_fetched_again_and_offline_it_is_an_error() {
     let (bench, repo, file) = Bench::with_file(b"sound bytes", |_| ());
     let path = bench.hub.fetch(&repo, &file, &nothing).unwrap().path;
-    std::fs::write(&path, "wrong bytes").unwrap();
+    put(&path, b"wrong bytes");
     let error = bench.offline().fetch(&repo, &file, &nothing).unwrap_err();
     assert!(matches!(error, HubError::DigestMismatch { .. }), "{error}");
     let fetched = bench.hub.fetch(&repo, &file, &nothing).unwrap();
@@ -470,7 +468,7 @@ fn the_environment_is_read_as_pythons_client_reads_it() {
 
     assert_eq!(token(&[("HF_HOME", home)]), None);
     let path = folder.path().join("token");
-    std::fs::write(&path, "hf_file\n").unwrap();
+    put(&path, b"hf_file\n");
     assert_eq!(token(&[("HF_HOME", home)]), Some(path.display().to_string()));
     assert_eq!(
         token(&[("HF_HOME", "/nowhere"), ("HF_TOKEN_PATH", path.to_str().unwrap())]),
@@ -495,6 +493,9 @@ fn the_environment_is_read_as_pythons_client_reads_it() {
     assert_eq!(whole.proxies.https.as_deref(), Some("http://q.test:2"));
     assert_eq!(whole.proxies.no_proxy, ["a.test", ".b.test"]);
     assert!(!format!("{whole:?}").contains("hf_file"));
+    let timeouts = config(&[("HF_HOME", home), ("HF_HUB_DOWNLOAD_TIMEOUT", "7")]).unwrap().timeouts;
+    assert_eq!(timeouts.idle, Duration::from_secs(7));
+    assert!(config(&[("HF_HOME", home), ("HF_HUB_ETAG_TIMEOUT", "soon")]).is_err());
     for endpoint in ["huggingface.co", "ftp://x", "https://", "https://user@host"] {
         assert!(config(&[("HF_HOME", home), ("HF_ENDPOINT", endpoint)]).is_err(), "{endpoint}");
     }
@@ -520,69 +521,70 @@ fn a_proxy_is_used_and_no_proxy_goes_round_it() {
     assert!(bench.stub.requests().is_empty());
 }
 
-#[test]
-fn recorded_answers_of_the_real_hub_are_understood() {
+/// Recorded answers of the real Hub; none on a machine without them.
+fn recorded() -> Option<Vec<Value>> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hub/recorded_hf_dataset_responses.json");
     let Ok(text) = std::fs::read(&path) else {
-        return skipped("no recorded answers on this machine");
+        skipped("no recorded answers on this machine");
+        return None;
     };
-    let recorded: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+    Some(serde_json::from_slice(&text).unwrap())
+}
+
+/// The first recorded answer to such a request.
+fn answer<'a>(recorded: &'a [Value], method: &str, url: &str) -> &'a Value {
+    let fits = |a: &&Value| a["method"] == method && a["url"].as_str().unwrap().contains(url);
+    recorded.iter().find(fits).unwrap()
+}
+
+/// Makes the stub give a recorded answer to requests for `ask`.
+fn replay(bench: &Bench, answer: &Value, ask: &str) {
+    let mut names = vec!["ETag", "X-Repo-Commit", "X-Error-Code", "X-Error-Message", "Content-Type", "Vary"];
+    if answer["method"] == "HEAD" {
+        names.push("Content-Length");
+    }
+    let header = |name: &'static str| Some((name, answer["response_headers"][name][0].as_str()?.to_owned()));
+    let headers = names.into_iter().filter_map(header).collect();
+    let status = u16::try_from(answer["status"].as_u64().unwrap()).unwrap();
+    let body = answer["body"].as_str().unwrap().to_owned();
+    bench.stub.fault(Host::Hub, ask, Fault::Answer(status, headers, body), usize::MAX);
+}
+
+fn recorded_listing(bench: &Bench, recorded: &[Value]) -> RepoAt {
+    replay(bench, answer(recorded, "GET", "/revision/"), "/revision/");
+    replay(bench, answer(recorded, "GET", "/tree/"), "/tree/");
+    bench.hub.resolve(RepoKind::Dataset, "zed-industries/zeta", "main").unwrap()
+}
+
+#[test]
+fn recorded_listings_and_heads_of_the_real_hub_are_understood() {
+    let Some(recorded) = recorded() else { return };
     let bench = Bench::new(|_| ());
-    let replay = |part: &str, ask: &str| {
-        let found = recorded.iter().find(|answer| answer["url"].as_str().unwrap().contains(part)).unwrap();
-        let names = [
-            "ETag",
-            "X-Repo-Commit",
-            "X-Error-Code",
-            "X-Error-Message",
-            "Content-Type",
-            "Content-Length",
-            "Vary",
-        ];
-        let header =
-            |name: &'static str| Some((name, found["response_headers"][name][0].as_str()?.to_owned()));
-        let headers = names
-            .into_iter()
-            .filter(|name| found["method"] == "HEAD" || *name != "Content-Length")
-            .filter_map(header)
-            .collect();
-        let status = u16::try_from(found["status"].as_u64().unwrap()).unwrap();
-        let body = found["body"].as_str().unwrap().to_owned();
-        bench.stub.fault(Host::Hub, ask, Fault::Answer(status, headers, body), usize::MAX);
-    };
-    replay("/revision/", "/revision/");
-    replay("/tree/", "/tree/");
-    let listing = bench.hub.resolve(RepoKind::Dataset, "zed-industries/zeta", "main").unwrap();
+    let listing = recorded_listing(&bench, &recorded);
     assert_eq!(listing.at.commit, "0f41422bc56fa0f9a5b3096e7e6f42905497d793");
     assert_eq!((listing.licence.as_deref(), listing.gated), (Some("apache-2.0"), false));
     for path in ["train.jsonl", "eval.jsonl", "dpo.jsonl", "README.md"] {
-        let answer = recorded
-            .iter()
-            .find(|answer| answer["method"] == "HEAD" && answer["url"].as_str().unwrap().ends_with(path));
-        let headers = &answer.unwrap()["response_headers"];
+        let head = answer(&recorded, "HEAD", path);
         let file = listing.file(path).unwrap();
-        assert_eq!(headers["ETag"][0], format!("\"{}\"", file.identity.hex()), "{path}");
-        assert_eq!(headers["Content-Length"][0], file.size.to_string(), "{path}");
-        replay(path, &format!("/{path}"));
+        assert_eq!(head["response_headers"]["ETag"][0], format!("\"{}\"", file.identity.hex()), "{path}");
+        assert_eq!(head["response_headers"]["Content-Length"][0], file.size.to_string(), "{path}");
+        replay(&bench, head, &format!("/{path}"));
         bench.hub.check_access(&listing.at, path).unwrap();
     }
-    replay("/zeta.py", "/zeta.py");
+    replay(&bench, answer(&recorded, "HEAD", "zeta.py"), "/zeta.py");
     let error = bench.hub.check_access(&listing.at, "zeta.py").unwrap_err();
     assert!(matches!(error, HubError::EntryNotFound { .. }), "{error}");
-    // The one body that was recorded whole: its bytes are those that the listing promises.
-    let readme =
-        recorded.iter().find(|a| a["method"] == "GET" && a["url"].as_str().unwrap().ends_with("README.md"));
-    let body = readme.unwrap()["body"].as_str().unwrap();
-    let mut bodies = bench.again(|_| ());
-    bench.stub.heal();
-    let headers = vec![
-        ("Content-Type", "text/plain; charset=utf-8".to_owned()),
-        ("X-Repo-Commit", listing.at.commit.clone()),
-    ];
-    bench.stub.fault(Host::Hub, "/README.md", Fault::Answer(200, headers, body.to_owned()), 1);
-    let fetched = bodies.fetch(&listing.at, listing.file("README.md").unwrap(), &nothing).unwrap();
-    assert_eq!(fetched.size, 2234);
-    bodies = bench.offline();
-    assert!(bodies.cached(&listing.at, listing.file("README.md").unwrap()).is_some());
+}
+
+#[test]
+fn a_recorded_body_of_the_real_hub_is_what_its_listing_promises() {
+    let Some(recorded) = recorded() else { return };
+    let bench = Bench::new(|_| ());
+    let listing = recorded_listing(&bench, &recorded);
+    let file = listing.file("README.md").unwrap();
+    replay(&bench, answer(&recorded, "GET", "README.md"), "/README.md");
+    let fetched = bench.hub.fetch(&listing.at, file, &nothing).unwrap();
+    assert_eq!((fetched.size, fetched.from_cache), (2234, false));
+    assert_eq!(bench.offline().cached(&listing.at, file), Some(fetched.path));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use potable::source::hub::{Hub, HubConfig, HubError, HubFile, Identity, RepoKind, RepoRef, Token};
 
-use super::harness::{ran, skipped};
+use super::harness::{put, ran, skipped};
 use super::hub::{Bench, KIB, noise, nothing};
 use super::hub_stub::{Fault, Host, sha256};
 
@@ -211,9 +211,7 @@ fn a_server_that_ignores_ranges_gives_whole_files_but_no_parts() {
     says(&error, &[&repo.place("x.bin"), "ignores ranges", "--stream"]);
     bench.stub.forget_requests();
     // Of a download, what is there is passed over, and one answer brings the rest.
-    std::fs::create_dir_all(bench.cached("blobs")).unwrap();
-    let incomplete = bench.cached("blobs").join(format!("{}.incomplete", file.identity.hex()));
-    std::fs::write(incomplete, &bytes[..150 * KIB]).unwrap();
+    put(&bench.incomplete(&file), &bytes[..150 * KIB]);
     let fetched = bench.hub.fetch(&repo, &file, &nothing).unwrap();
     assert_eq!(std::fs::read(fetched.path).unwrap(), bytes);
     assert_eq!(bench.stub.requests_of(Host::Store, "").len(), 1);
@@ -440,6 +438,29 @@ fn offline_with_an_incomplete_cache() {
 }
 
 #[test]
+fn offline_with_a_cache_that_does_not_tell_which_files_there_are() {
+    let (bench, repo, file) = Bench::with_file(b"bytes", |_| ());
+    bench.hub.fetch(&repo, &file, &nothing).unwrap();
+    // As another client leaves it.
+    std::fs::remove_dir_all(bench.cached(".potable")).unwrap();
+    let error = bench.offline().resolve(RepoKind::Dataset, "a/b", "main").unwrap_err();
+    assert!(matches!(error, HubError::ListingUnknown { .. }), "{error}");
+    says(&error, &["datasets/a/b@main", "not the list of all", "potable lock"]);
+    // With a lock there is no need to ask.
+    assert!(bench.offline().fetch(&repo, &file, &nothing).unwrap().from_cache);
+}
+
+#[test]
+fn a_listing_that_is_cut_is_asked_for_again() {
+    let bench = Bench::new(|_| ());
+    bench.stub.dataset("a/b").lfs("x.parquet", "x");
+    bench.stub.fault(Host::Hub, "/tree/", Fault::Cut(40), 2);
+    bench.stub.fault(Host::Hub, "/revision/", Fault::Cut(0), 1);
+    assert_eq!(bench.main().files.len(), 1);
+    assert_eq!(bench.clock.waits().len(), 3);
+}
+
+#[test]
 fn file_names_that_leave_their_folder_are_refused() {
     for path in ["../x", "/etc/x", "a/../../x", "a\\..\\x"] {
         let bench = Bench::new(|_| ());
@@ -457,6 +478,7 @@ fn file_names_that_leave_their_folder_are_refused() {
 
 /// The part of the two tests below that runs in a process of its own; by itself it has nothing to do.
 #[test]
+#[expect(clippy::print_stderr, reason = "the report of a process of its own")]
 fn what_other_processes_run() {
     let Ok(request) = std::env::var("POTABLE_TEST_FETCH") else { return };
     let (repo, file, range): (RepoRef, HubFile, u64) = serde_json::from_str(&request).unwrap();

@@ -4,14 +4,14 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hf_hub::Repo;
 
 use super::error::HubError;
 use super::http::Http;
-use super::{HubFile, Identity, RepoAt, RepoKind, RepoRef, is_hex};
+use super::{HubFile, RepoAt, RepoKind, RepoRef, is_hex};
 
 const LOCK_POLL: Duration = Duration::from_millis(200);
 /// Listings as they were resolved, a file a commit. Other clients pass over the folder.
@@ -72,6 +72,11 @@ impl Cache {
             match held.try_lock() {
                 Ok(()) => return Ok(BlobLock { _file: held }),
                 Err(TryLockError::WouldBlock) => http.config.clock.sleep(LOCK_POLL, &http.config.stop),
+                // A file system without locks. Two processes may then spoil each other's incomplete
+                // file, which its digest shows before it gets a name.
+                Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {
+                    return Ok(BlobLock { _file: held });
+                }
                 Err(TryLockError::Error(e)) => return Err(wrong(&path, e)),
             }
             http.check_stop()?;
@@ -133,26 +138,9 @@ impl Cache {
         sound.then_some(listing)
     }
 
-    /// What the snapshot of a commit holds; none if there is no snapshot.
-    pub(super) fn snapshot_files(&self, repo: &RepoRef) -> Result<Option<Vec<HubFile>>, HubError> {
-        let snapshot = self.snapshot(repo);
-        if !snapshot.is_dir() {
-            return Ok(None);
-        }
-        let mut files = Vec::new();
-        let mut folders = vec![snapshot.clone()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).map_err(|e| wrong(&folder, e))? {
-                let path = entry.map_err(|e| wrong(&folder, e))?.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if let Some(file) = cached_file(&snapshot, &path)? {
-                    files.push(file);
-                }
-            }
-        }
-        files.sort();
-        Ok(Some(files))
+    /// Whether some client has fetched a file of this commit.
+    pub(super) fn has_snapshot(&self, repo: &RepoRef) -> bool {
+        self.snapshot(repo).is_dir()
     }
 
     fn folder(&self, kind: RepoKind, id: &str) -> PathBuf {
@@ -188,34 +176,6 @@ fn folder_name(kind: RepoKind, id: &str) -> String {
 
 fn create_folder(folder: &Path) -> Result<(), HubError> {
     std::fs::create_dir_all(folder).map_err(|e| wrong(folder, e))
-}
-
-/// A file of a snapshot as the cache shows it: the name of its blob is its identity.
-fn cached_file(snapshot: &Path, path: &Path) -> Result<Option<HubFile>, HubError> {
-    let Ok(metadata) = std::fs::metadata(path) else {
-        // A link to a blob that was deleted.
-        return Ok(None);
-    };
-    let parts = path.strip_prefix(snapshot).unwrap_or(path).components();
-    let parts: Vec<_> = parts
-        .filter_map(|part| if let Component::Normal(name) = part { name.to_str() } else { None })
-        .collect();
-    let blob = std::fs::read_link(path).ok();
-    let blob = blob.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-    let mut file =
-        HubFile { path: parts.join("/"), size: metadata.len(), identity: Identity::Sha256(String::new()) };
-    file.identity = match blob {
-        Some(name) if is_hex(name, 64) => Identity::Sha256(name.to_owned()),
-        Some(name) if is_hex(name, 40) => Identity::GitBlob(name.to_owned()),
-        _ => {
-            // A copy, made where there are no links.
-            let mut digest = super::digest::FileDigest::new(&file);
-            let mut copy = File::open(path).map_err(|e| wrong(path, e))?;
-            digest.read(&mut copy).map_err(|e| wrong(path, e))?;
-            Identity::Sha256(digest.sha256())
-        }
-    };
-    Ok(Some(file))
 }
 
 #[cfg(unix)]

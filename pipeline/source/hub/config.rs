@@ -101,9 +101,9 @@ impl HubConfig {
     }
 
     /// Reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HOME`, `HF_HUB_CACHE`,
-    /// `HF_HUB_OFFLINE`, `HF_HUB_DISABLE_IMPLICIT_TOKEN`, `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`,
-    /// `NO_PROXY`, `SSL_CERT_FILE` and `REQUESTS_CA_BUNDLE`, with the meaning that they have for
-    /// Python's `huggingface_hub`.
+    /// `HF_HUB_OFFLINE`, `HF_HUB_DISABLE_IMPLICIT_TOKEN`, `HF_HUB_ETAG_TIMEOUT`,
+    /// `HF_HUB_DOWNLOAD_TIMEOUT`, `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`
+    /// and `REQUESTS_CA_BUNDLE`, with the meaning that they have for Python's `huggingface_hub`.
     ///
     /// # Errors
     /// An address that is none, a token with characters that no token has, a token file that is
@@ -127,6 +127,8 @@ impl HubConfig {
             config.endpoint = checked_endpoint(&endpoint)?;
         }
         config.token = token(&set, &home)?;
+        config.timeouts.response = seconds(&set, "HF_HUB_ETAG_TIMEOUT", config.timeouts.response)?;
+        config.timeouts.idle = seconds(&set, "HF_HUB_DOWNLOAD_TIMEOUT", config.timeouts.idle)?;
         config.offline = set("HF_HUB_OFFLINE").is_some_and(|value| is_true(&value));
         let either = |upper: &str| set(&upper.to_lowercase()).or_else(|| set(upper));
         config.proxies = Proxies {
@@ -235,6 +237,17 @@ fn token(set: &impl Fn(&str) -> Option<String>, home: &std::path::Path) -> Resul
             reason: format!("cannot read the token file `{}`: {e}", path.display()),
         }),
     }
+}
+
+fn seconds(
+    set: &impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    default: Duration,
+) -> Result<Duration, HubError> {
+    let Some(text) = set(name) else { return Ok(default) };
+    let sound = text.trim().parse::<u64>().ok().filter(|seconds| *seconds > 0);
+    let wrong = || HubError::Config { name, reason: format!("`{text}` is not a number of seconds") };
+    sound.map(Duration::from_secs).ok_or_else(wrong)
 }
 
 fn is_true(value: &str) -> bool {

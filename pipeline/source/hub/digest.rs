@@ -53,11 +53,6 @@ impl FileDigest {
         }
     }
 
-    /// The SHA-256 of what was seen.
-    pub(super) fn sha256(self) -> String {
-        hex(&self.sha256.finalize())
-    }
-
     /// The SHA-256, if size and identity are those of `file`.
     pub(super) fn check(self, file: &HubFile, place: impl Fn() -> String) -> Result<String, HubError> {
         if self.len != file.size {

@@ -209,6 +209,17 @@ pub enum HubError {
         /// The cache.
         cache: PathBuf,
     },
+    /// Offline, with a cache that another client filled: it does not tell which files there are.
+    #[error(
+        "{place}: the cache `{cache}` has files of it but not the list of all, and HF_HUB_OFFLINE is set",
+        cache = cache.display()
+    )]
+    ListingUnknown {
+        /// The repository.
+        place: String,
+        /// The cache.
+        cache: PathBuf,
+    },
     /// A branch or tag that points to another commit than the lock has.
     #[error("{repo}: `{revision}` has moved from `{locked}` to `{now}` since the lock was written")]
     RevisionMoved {
@@ -288,6 +299,10 @@ impl HubError {
             }
             HubError::Cache { .. } => "set HF_HUB_CACHE to a folder that can be written".to_owned(),
             HubError::Offline { .. } => "run once with the network, without HF_HUB_OFFLINE".to_owned(),
+            HubError::ListingUnknown { .. } => {
+                "run `potable lock` once with the network: with a lock that lists the files the cache will do"
+                    .to_owned()
+            }
             HubError::RevisionMoved { .. } => {
                 "run `potable lock --update` to move the lock, or keep the locked commit with `--locked`"
                     .to_owned()

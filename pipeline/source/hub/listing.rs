@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::HubError;
-use super::http::{Ask, Reply, Tries, bad, bare, encode, join};
+use super::http::{Ask, Reply, Tries, bad, encode, join};
 use super::open::{Subject, refusal};
 use super::{HubFile, Identity, RepoAt, RepoKind, RepoRef, Shared, check_id, is_hex, is_safe_path};
 
@@ -65,7 +65,7 @@ pub(super) fn resolve(shared: &Shared, kind: RepoKind, id: &str, revision: &str)
         return Ok(RepoAt { revision: revision.to_owned(), gated, licence, ..known });
     }
     let files = tree(shared, &subject, &at)?;
-    let listing = RepoAt { at, revision: revision.to_owned(), gated, licence, complete: true, files };
+    let listing = RepoAt { at, revision: revision.to_owned(), gated, licence, files };
     // Only offline runs miss it, and a cache that cannot be written is an error of its own later.
     let _best_effort = shared.cache.write_listing(&listing);
     shared.remember(&listing.at, revision);
@@ -82,15 +82,19 @@ fn offline(shared: &Shared, kind: RepoKind, id: &str, revision: &str) -> Result<
     if let Some(known) = shared.cache.read_listing(&at) {
         return Ok(RepoAt { revision: revision.to_owned(), ..known });
     }
-    let files = shared.cache.snapshot_files(&at)?.ok_or_else(missing)?;
-    let revision = revision.to_owned();
-    Ok(RepoAt { at, revision, gated: false, licence: None, complete: false, files })
+    // A snapshot that another client made shows what it has fetched, not what there is: to take it
+    // for the whole would leave rows out silently.
+    if shared.cache.has_snapshot(&at) {
+        let place = format!("{}/{id}@{revision}", kind.plural());
+        return Err(HubError::ListingUnknown { place, cache: shared.http.config.cache_dir.clone() });
+    }
+    Err(missing())
 }
 
 fn info(shared: &Shared, subject: &Subject) -> Result<Info, HubError> {
     let endpoint = &shared.http.config.endpoint;
     let url = format!("{endpoint}/api/{}/revision/{}", subject.repo, encode(&subject.revision, ""));
-    let info: Info = json(&url, get(shared, subject, &url)?)?;
+    let (info, _): (Info, _) = get(shared, subject, &url)?;
     if !is_hex(&info.sha, 40) {
         return Err(bad(&url, format!("`{}` is not a commit", info.sha)));
     }
@@ -114,9 +118,8 @@ fn tree(shared: &Shared, subject: &Subject, at: &RepoRef) -> Result<Vec<HubFile>
     let mut url = format!("{endpoint}/api/{}/tree/{}?recursive=true", subject.repo, at.commit);
     let mut files = Vec::new();
     for _page in 0..PAGES {
-        let reply = get(shared, subject, &url)?;
-        let next = next_page(&reply)?;
-        for entry in json::<Vec<Entry>>(&url, reply)? {
+        let (entries, next): (Vec<Entry>, _) = get(shared, subject, &url)?;
+        for entry in entries {
             files.extend(file(subject, entry)?);
         }
         let Some(next) = next else {
@@ -150,33 +153,40 @@ fn file(subject: &Subject, entry: Entry) -> Result<Option<HubFile>, HubError> {
     Ok(Some(HubFile { path: entry.path, size, identity }))
 }
 
-/// A request to the API, redirects followed; anything but success is an error.
-fn get(shared: &Shared, subject: &Subject, url: &str) -> Result<Reply, HubError> {
+/// A request to the API, redirects followed, with its answer read whole and the address of the next
+/// page; anything but success is an error.
+fn get<T: for<'de> Deserialize<'de>>(
+    shared: &Shared,
+    subject: &Subject,
+    url: &str,
+) -> Result<(T, Option<String>), HubError> {
     let http = &shared.http;
     let mut tries = Tries::default();
-    let mut url = url.to_owned();
-    for _hop in 0..REDIRECTS {
+    let (mut url, mut hops) = (url.to_owned(), 0);
+    loop {
         let mut reply = http.ask(Ask { url: &url, head: false, range: None }, &mut tries)?;
         if reply.is_redirect() {
+            hops += 1;
+            if hops > REDIRECTS {
+                return Err(bad(&url, "too many redirects"));
+            }
             url = reply.location()?;
             // So that the connection can be used again.
             let _text = reply.message();
-        } else if reply.status == 200 {
-            return Ok(reply);
-        } else {
+            continue;
+        }
+        if reply.status != 200 {
             return Err(refusal(http, subject, &mut reply));
         }
+        let next = next_page(&reply)?;
+        match reply.read(ANSWER_BYTES) {
+            Err(e) => tries.failed(http, &url, e)?,
+            Ok(bytes) => {
+                let wrong = |e| bad(&url, format!("not the JSON that was expected: {e}"));
+                return Ok((serde_json::from_slice(&bytes).map_err(wrong)?, next));
+            }
+        }
     }
-    Err(bad(&url, "too many redirects"))
-}
-
-fn json<T: for<'de> Deserialize<'de>>(url: &str, reply: Reply) -> Result<T, HubError> {
-    let bytes = reply.read(ANSWER_BYTES).map_err(|source| HubError::Transport {
-        url: bare(url).to_owned(),
-        attempts: 1,
-        source,
-    })?;
-    serde_json::from_slice(&bytes).map_err(|e| bad(url, format!("not the JSON that was expected: {e}")))
 }
 
 /// The address in `Link: <…>; rel="next"`.

@@ -67,8 +67,6 @@ pub struct RepoAt {
     pub gated: bool,
     /// The licence of its card; several are joined with `, `.
     pub licence: Option<String>,
-    /// Whether `files` is the whole list. Offline it may be only what the cache has.
-    pub complete: bool,
     /// All files, sorted by path.
     pub files: Vec<HubFile>,
 }
@@ -173,8 +171,7 @@ impl Hub {
     }
 
     /// Turns a revision (branch, tag, commit, `refs/convert/parquet`) into a commit, with all files of
-    /// it, their sizes and identities. Offline the cache answers: [`RepoAt::complete`] says whether
-    /// it has the whole list.
+    /// it, their sizes and identities. Offline the cache answers, if this was asked before.
     ///
     /// # Errors
     /// A repository or revision that is not there or not for us, and a Hub that does not answer.
