@@ -190,6 +190,22 @@ fn a_download_lies_in_the_cache_as_python_lays_it() {
 }
 
 #[test]
+fn a_ref_is_written_with_the_first_file_and_moved_only_by_resolving() {
+    let (bench, old, file) = Bench::with_file(b"old", |_| ());
+    let read = || std::fs::read_to_string(bench.cached("refs/main")).ok();
+    assert_eq!(read(), None, "no file, no ref");
+    // In another run, which has the commit from a lock.
+    bench.again(|_| ()).fetch(&old, &file, &nothing).unwrap();
+    assert_eq!(read().as_ref(), Some(&old.commit));
+    bench.stub.dataset("a/b").lfs("x.bin", "new");
+    let new = bench.main();
+    bench.hub.fetch(&new.at, &new.files[0], &nothing).unwrap();
+    assert_eq!(read().as_ref(), Some(&new.at.commit));
+    bench.again(|_| ()).fetch(&old, &file, &nothing).unwrap();
+    assert_eq!(read().as_ref(), Some(&new.at.commit), "an old lock does not move it back");
+}
+
+#[test]
 fn a_file_that_python_downloaded_is_used_and_checked() {
     let bench = Bench::new(|_| ());
     bench.stub.dataset("a/b").lfs("x.parquet", "the bytes");

@@ -243,10 +243,22 @@ impl Shared {
         }
     }
 
-    /// Writes the refs of a commit of which the cache now has a file.
+    /// Writes the refs of a commit of which the cache now has a file: of the revisions that were
+    /// resolved just now, and of the one that the kept listing is of, if there is no such ref yet. A
+    /// commit that comes from a lock was resolved in another run.
     fn write_refs(&self, repo: &RepoRef) -> Result<(), HubError> {
-        let revisions = self.revisions.lock().unwrap_or_else(PoisonError::into_inner).remove(repo);
-        revisions.iter().flatten().try_for_each(|revision| self.cache.write_ref(repo, revision))
+        let mut revisions = self.revisions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = revisions.insert(repo.clone(), BTreeSet::new());
+        for revision in known.iter().flatten() {
+            self.cache.write_ref(repo, revision)?;
+        }
+        if known.is_none()
+            && let Some(listing) = self.cache.read_listing(repo)
+            && self.cache.read_ref(repo.kind, &repo.id, &listing.revision).is_none()
+        {
+            self.cache.write_ref(repo, &listing.revision)?;
+        }
+        Ok(())
     }
 
     /// A log line for a file, with the time filled in.
