@@ -188,7 +188,12 @@ fn check_ours(path: &Path) -> Result<(), RunError> {
             Err(refuse("holds the phases of another recipe"))
         }
         Some(_) => Err(refuse("holds a manifest.json that potable did not write")),
-        None if names.is_empty() || names.iter().any(|name| name == ".work") => Ok(()),
+        // A run that failed before any work leaves the log of its downloads.
+        None if names.iter().all(|name| name == "downloads.jsonl")
+            || names.iter().any(|name| name == ".work") =>
+        {
+            Ok(())
+        }
         None => Err(refuse("holds files that potable did not write")),
     }
 }
@@ -214,7 +219,9 @@ pub fn check_index_place(path: &Path, name: &str, phases: &[&str]) -> Result<(),
         None => {
             let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
             let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-            let ours = |entry: &String| entry == ".keys" || phases.contains(&entry.as_str());
+            let ours = |entry: &String| {
+                [".keys", "downloads.jsonl"].contains(&entry.as_str()) || phases.contains(&entry.as_str())
+            };
             match names.find(|entry| !ours(entry)) {
                 Some(_) => Err(refuse("holds files that potable did not write".to_owned())),
                 None => Ok(()),

@@ -26,6 +26,7 @@ mod hub;
 /// Answers of a Hub that cannot be used, and other trouble on the way.
 mod hub_bad_input;
 /// A Hub in the process of the tests. No tests.
+mod hub_prep;
 mod hub_stub;
 /// What a data set promises: balanced ledgers, no token lost, packs, length classes, held-out rows.
 mod packing;
