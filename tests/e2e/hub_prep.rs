@@ -395,6 +395,29 @@ fn phases_share_pins_and_a_phase_that_failed_is_made_up_for() {
     assert!(bench.text("out/downloads.jsonl").lines().count() >= 2);
 }
 
+/// Map works on the first file while the second one is still on its way.
+#[test]
+fn a_unit_starts_as_soon_as_its_file_is_there() {
+    let bench = Bench::new();
+    assert_eq!(bench.run(&["lock", "recipe.toml"]).code, 0);
+    let (_, second) = &gsm8k()[1];
+    // Enough for the footer, too little for the file.
+    bench.stub.fault(Host::Store, &sha256(second), Fault::Stall(second.len() as u64 - 1000), 100);
+    let mut command = bench.case.command("out", &["--unit-bytes", "1"]);
+    bench.stub.command(&mut command, &bench.case.path("home"));
+    let mut child =
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let done = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "done");
+    let units = || files_below(&bench.case.path("out/.work")).iter().filter(|path| done(path)).count();
+    while units() < 5 {
+        assert!(child.try_wait().unwrap().is_none(), "ended before the second file was there");
+        std::thread::yield_now();
+    }
+    bench.stub.go_on();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(bench.case.data("out").number("/rows/openai--gsm8k/read"), 80);
+}
+
 #[test]
 fn offline_an_incomplete_cache_is_an_error_before_any_work() {
     let bench = Bench::new();
