@@ -16,6 +16,7 @@ use crate::canonical::{self, CanonicalError};
 use crate::digest::Digest;
 use crate::manifest::Manifest;
 use collect::Collector;
+pub(crate) use collect::visible;
 
 /// How much a finding matters; a later variant is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -12,6 +12,7 @@ pub mod canonical;
 mod consistency;
 pub mod diff;
 pub mod digest;
+pub mod export;
 mod index;
 pub mod ledger;
 pub mod manifest;
@@ -22,6 +23,7 @@ pub use canonical::{CanonicalError, canonical_json};
 pub use consistency::Inconsistency;
 pub use diff::{Finding, ManifestDiff, Weight, WeightCounts, diff};
 pub use digest::{Digest, DigestError, Hasher, sha256_hex};
+pub use export::{DataSet, ExportError, Part, Publication};
 pub use index::{INDEX_SCHEMA, Index, IndexedPhase};
 pub use ledger::{LedgerError, RowLedger, SampleLedger};
 pub use manifest::{

@@ -174,7 +174,7 @@ pub(super) fn quote(name: &str) -> String {
 
 /// `text` with control characters and invisible marks (also those that turn the direction of
 /// text) as escapes, so that a value cannot forge lines of a report.
-pub(super) fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     let hidden = |c: char| {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
