@@ -269,6 +269,61 @@ pub struct ManifestArgs {
 pub enum ManifestCommand {
     /// Say what changed between two data manifests.
     Diff(DiffArgs),
+    /// Show a data set on one screen.
+    Show(ShowArgs),
+    /// Write a manifest in the format of another tool.
+    Export(ExportArgs),
+}
+
+/// `potable manifest show`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  potable manifest show potable-demo")]
+pub struct ShowArgs {
+    /// A folder that holds manifest.json, or the file.
+    #[arg(help_heading = "Input")]
+    pub dir: PathBuf,
+}
+
+/// `potable manifest export`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Examples:\n  potable manifest export potable-demo --to markdown -o DATA_MANIFEST.md\n  potable manifest export potable-demo --to card -o potable-demo/README.md\n  potable manifest export potable-demo --to croissant --url https://example.org/data --creator Ann"
+)]
+pub struct ExportArgs {
+    /// A folder that holds manifest.json, or the file.
+    #[arg(help_heading = "Input")]
+    pub dir: PathBuf,
+    /// The format.
+    #[arg(long, value_enum, help_heading = "Output")]
+    pub to: ExportTo,
+    /// Write to this file [default: stdout].
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+    /// Page of the data set, for croissant.
+    #[arg(long, value_name = "URL", help_heading = "Publication")]
+    pub url: Option<String>,
+    /// Who made the data set, for croissant.
+    #[arg(long, value_name = "NAME", help_heading = "Publication")]
+    pub creator: Option<String>,
+    /// When it was published, for croissant [default: the day of the run].
+    #[arg(long, value_name = "DATE", help_heading = "Publication")]
+    pub published: Option<String>,
+    /// Its version, for croissant [default: 0.0.0].
+    #[arg(long, value_name = "X.Y.Z", help_heading = "Publication")]
+    pub data_version: Option<String>,
+}
+
+/// A format of another tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ExportTo {
+    /// JSON-LD of MLCommons Croissant 1.1, with its RAI fields.
+    Croissant,
+    /// An in-toto statement with SLSA provenance; the shards are its subjects.
+    InToto,
+    /// A dataset card of the Hugging Face Hub: README.md with a YAML header.
+    Card,
+    /// The data manifest that a reviewer reads.
+    Markdown,
 }
 
 /// `potable manifest diff`.

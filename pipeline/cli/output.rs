@@ -13,6 +13,7 @@ pub struct Output {
     progress: ProgressStyle,
     colour: bool,
     data_colour: bool,
+    data_terminal: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +53,14 @@ impl Output {
         let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let data_colour =
             io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        Output { level, progress, colour, data_colour }
+        Output { level, progress, colour, data_colour, data_terminal: io::stdout().is_terminal() }
+    }
+
+    /// Whether data on stdout may be drawn with block characters: a terminal whose locale is UTF-8.
+    pub fn has_blocks(&self) -> bool {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
+        let locale = locale.map(|value| value.to_string_lossy().to_ascii_lowercase()).find(|v| !v.is_empty());
+        self.data_terminal && locale.is_some_and(|value| value.contains("utf-8") || value.contains("utf8"))
     }
 
     /// Whether data on stdout may be coloured.

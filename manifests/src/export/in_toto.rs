@@ -25,7 +25,7 @@ const BUILD: &str = "urn:potable:prep:1";
 /// [`ExportError`] for a shard without a file digest.
 pub fn in_toto(set: &DataSet) -> Result<String, ExportError> {
     let subjects =
-        set.shards()?.into_iter().map(|shard| json!({ "name": shard.path, "digest": sha256(shard.sha256) }));
+        set.files()?.into_iter().map(|file| json!({ "name": file.path, "digest": sha256(file.sha256) }));
     let subjects: Vec<Value> = subjects.collect();
     let mut materials = BTreeMap::new();
     set.parts.iter().for_each(|part| add_materials(&part.manifest, &mut materials));

@@ -230,7 +230,7 @@ fn blocklist(part: &Part) -> String {
 
 fn rows(part: &Part) -> String {
     let manifest = &part.manifest;
-    let names: Vec<&String> = manifest.rows.keys().collect();
+    let names: Vec<&String> = manifest.inputs.iter().map(|source| &source.name).collect();
     let row = |name: &String| {
         let ledger = manifest.rows.get(name).cloned().unwrap_or_default();
         let dropped = ledger.dropped.values().sum();
@@ -245,8 +245,9 @@ fn rows(part: &Part) -> String {
         return out + "No row was dropped for a reason.\n\n";
     }
     let by_source = |reason: &str| {
-        let sources = manifest.rows.iter().filter_map(|(name, ledger)| {
-            ledger.dropped.get(reason).map(|count| format!("{} {}", cell(name), grouped(*count)))
+        let sources = names.iter().filter_map(|name| {
+            let count = manifest.rows.get(*name)?.dropped.get(reason)?;
+            Some(format!("{} {}", cell(name), grouped(*count)))
         });
         sources.collect::<Vec<_>>().join(", ")
     };
@@ -257,7 +258,8 @@ fn rows(part: &Part) -> String {
 
 fn tokens(part: &Part) -> String {
     let Manifest { tokens, samples, .. } = &part.manifest;
-    let row = |(name, source): (&String, &crate::manifest::SourceTokens)| {
+    let row = |name: &String| {
+        let source = tokens.per_source.get(name).copied().unwrap_or_default();
         let lost: u64 = samples.get(name).map_or(0, |ledger| ledger.tokens_lost.values().sum());
         vec![
             cell(name),
@@ -269,7 +271,7 @@ fn tokens(part: &Part) -> String {
         ]
     };
     let titles = ["source", "samples #", "tokens #", "share #", "trained on #", "lost #"];
-    let mut out = table(&titles, tokens.per_source.iter().map(row));
+    let mut out = table(&titles, part.manifest.inputs.iter().map(|source| row(&source.name)));
     out += &format!(
         "{} in {}, {} full; {} trained on. *Lost* are tokens of samples that are longer than a pack.\n\n",
         counted(tokens.total, "token"),

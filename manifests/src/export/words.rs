@@ -18,9 +18,10 @@ pub(super) fn grouped(value: u64) -> String {
     out
 }
 
-/// Parts per million as percent with one place, rounded down: `98.7 %`.
+/// Parts per million as percent with one place, rounded: `98.7 %`.
 pub(super) fn percent(ppm: u64) -> String {
-    format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10)
+    let tenths = ppm.saturating_add(500) / 1_000;
+    format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
 /// A count and its noun: `1 row`, `2 rows`.
@@ -82,7 +83,7 @@ mod tests {
     #[test]
     fn numbers_read_as_people_write_them() {
         assert_eq!([grouped(0), grouped(999), grouped(1_234_567)], ["0", "999", "1,234,567"]);
-        assert_eq!([percent(0), percent(987_999), percent(1_000_000)], ["0.0 %", "98.7 %", "100.0 %"]);
+        assert_eq!([percent(0), percent(987_449), percent(987_500)], ["0.0 %", "98.7 %", "98.8 %"]);
         assert_eq!([counted(1, "row"), counted(2000, "row")], ["1 row", "2,000 rows"]);
     }
 

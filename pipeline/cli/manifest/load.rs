@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use potable_manifests::{Manifest, ManifestError};
+use potable_manifests::{Digest, Manifest, ManifestError};
 
 /// A manifest that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,16 @@ pub enum ManifestCommandError {
         #[source]
         source: ManifestError,
     },
+    /// A phase whose manifest is not the one that the index over the phases names.
+    #[error("{path}: has manifest `{found}`, the index beside it names `{stated}`", path = path.display())]
+    OtherPhase {
+        /// The folder of the phase.
+        path: PathBuf,
+        /// The digest of the manifest that is there.
+        found: Digest,
+        /// The digest in the index.
+        stated: Digest,
+    },
 }
 
 impl ManifestCommandError {
@@ -39,6 +49,9 @@ impl ManifestCommandError {
         match self {
             ManifestCommandError::NoManifest { .. } => {
                 Some("the run that wrote it did not finish; run `potable prep` again".to_owned())
+            }
+            ManifestCommandError::OtherPhase { .. } => {
+                Some("the phase was written again; run `potable prep` with the whole recipe".to_owned())
             }
             _ => None,
         }

@@ -1,7 +1,10 @@
 //! `potable manifest`: one file a subcommand.
 
+mod data_set;
 mod diff;
+mod export;
 mod load;
+mod show;
 
 use anyhow::Result;
 
@@ -18,5 +21,7 @@ pub use load::{ManifestCommandError, load};
 pub fn run(args: ManifestArgs, output: &Output) -> Result<Answer> {
     match args.command {
         ManifestCommand::Diff(args) => diff::run(&args, output),
+        ManifestCommand::Show(args) => show::run(&args, output),
+        ManifestCommand::Export(args) => export::run(&args, output),
     }
 }
