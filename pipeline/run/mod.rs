@@ -10,6 +10,7 @@ pub mod progress;
 pub mod pull;
 pub mod reason;
 pub mod reduce;
+pub mod report;
 pub mod rows;
 pub mod sampling;
 pub mod seal;

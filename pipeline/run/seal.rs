@@ -14,6 +14,7 @@ use super::folder::{OutputFolder, remove};
 use super::plan::{Plan, PlannedSource, mapping_value};
 use super::reason::DropReason;
 use super::reduce::PartitionResult;
+use super::report::{self, Examples};
 use super::rows::add_ledger;
 use super::select::{SelectCounts, Selection};
 use super::staged::{ChunkLedger, Staged, StagedDrop, read_drops};
@@ -55,7 +56,8 @@ impl Sealing<'_> {
     /// Ledgers that do not balance, a run that kept nothing, what the file system says.
     pub fn seal(mut self) -> Result<Manifest, RunError> {
         let ledgers = self.source_ledgers()?;
-        let (dropped_parts, dropped) = self.write_dropped()?;
+        let mut examples = self.examples();
+        let (dropped_parts, dropped) = self.write_dropped(&mut examples)?;
         let rows = self.row_ledgers(&ledgers)?;
         let samples = self.sample_ledgers(&ledgers)?;
         if samples.values().all(|ledger| ledger.packed == 0) {
@@ -77,6 +79,7 @@ impl Sealing<'_> {
         let manifest = manifest.seal().map_err(failed)?;
         let text = manifest.to_json().map_err(failed)?;
         let sum = format!("{}  manifest.json\n", potable_manifests::sha256_hex(text.as_bytes()));
+        report::write(&self.folder.path, &manifest, &examples)?;
         write_atomic(&self.folder.path.join("manifest.json.sha256"), sum.as_bytes())?;
         write_atomic(&self.folder.path.join("manifest.json"), text.as_bytes())?;
         Ok(manifest)
@@ -157,9 +160,16 @@ impl Sealing<'_> {
         Ok(samples)
     }
 
+    /// Room for examples of dropped rows, without text of sensitive benchmarks.
+    fn examples(&self) -> Examples {
+        let listed = self.blocklist.map(|b| b.header().benchmarks.as_slice()).unwrap_or_default();
+        let sensitive = listed.iter().filter(|entry| entry.meta.sensitive);
+        Examples::new(sensitive.map(|entry| entry.meta.name.clone()).collect())
+    }
+
     /// Writes rows that ended in map, and rows of which no sample fits a pack, in the order of their
     /// ids. Gives the files, and a digest of all rows.
-    fn write_dropped(&self) -> Result<(Vec<Part>, Digest), RunError> {
+    fn write_dropped(&self, examples: &mut Examples) -> Result<(Vec<Part>, Digest), RunError> {
         remove(&self.folder.path.join("dropped"))?;
         let folder = self.folder.folder("dropped")?;
         let mut writer = DroppedWriter::new(&folder);
@@ -177,6 +187,7 @@ impl Sealing<'_> {
                 rows.push(self.overlong_row(id, *tokens));
             }
             rows.sort_by_key(|row| row.row);
+            rows.iter().for_each(|row| examples.offer(row));
             rows.into_iter().try_for_each(|row| writer.push(row))?;
         }
         writer.finish()

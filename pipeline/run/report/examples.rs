@@ -104,9 +104,8 @@ impl Found {
             return None;
         }
         let (start, end) = self.mark;
-        let parts = || {
-            Some((self.excerpt.get(..start)?, self.excerpt.get(start..end)?, self.excerpt.get(end..)?))
-        };
+        let parts =
+            || Some((self.excerpt.get(..start)?, self.excerpt.get(start..end)?, self.excerpt.get(end..)?));
         Some(parts().unwrap_or((&self.excerpt, "", "")))
     }
 }

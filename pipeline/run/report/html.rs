@@ -85,7 +85,8 @@ mod tests {
     fn text_is_never_markup() {
         let mut html = Html::default();
         html.text("<script>alert(\"1\" & '2')</script>\u{202e}\0\u{1b}\n");
-        let expected = "&lt;script&gt;alert(&quot;1&quot; &amp; &#39;2&#39;)&lt;/script&gt;\\u{202e}\\u{0}\\u{1b}\n";
+        let expected =
+            "&lt;script&gt;alert(&quot;1&quot; &amp; &#39;2&#39;)&lt;/script&gt;\\u{202e}\\u{0}\\u{1b}\n";
         assert_eq!(html.into_text(), expected);
     }
 
