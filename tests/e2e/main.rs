@@ -15,6 +15,8 @@ mod determinism;
 mod disk;
 /// Rows that are left out on purpose: counted by reason, and listed.
 mod dropped_rows;
+/// Exports of manifests, and the one-screen view.
+mod export;
 /// File formats and compressions: the same rows give the same tokens.
 mod formats;
 /// Rendering, ids and masks against worked cases.
@@ -34,6 +36,8 @@ mod packing;
 mod parquet_corpus;
 /// Several phases in one recipe.
 mod phases;
+/// The report for a browser.
+mod report;
 /// What a second run in the same folder re-uses, replaces or refuses.
 mod reruns;
 /// Caps, weights, subsets of files, duplicates.

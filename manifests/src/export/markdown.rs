@@ -348,6 +348,6 @@ mod tests {
 
     #[test]
     fn cells_hold_no_markup() {
-        assert_eq!(cell("a|b\n<b> `c` _d_ e_f [g](h)"), "a\\|b\\n&lt;b&gt; \\`c\\` \\_d\\_ e_f \\[g\\](h)");
+        assert_eq!(cell("a|b\n<b> `c` _d_ e_f [g](h)"), "a\\|b\\\\n&lt;b&gt; \\`c\\` \\_d\\_ e_f \\[g\\](h)");
     }
 }

@@ -5,6 +5,7 @@ mod canonical;
 /// What a difference weighs, and the laws of differences.
 mod differences;
 /// Manifests for the property tests, and one made by hand.
+mod exports;
 mod generate;
 /// Reading: old versions, and files that are no manifest.
 mod read;

@@ -1,6 +1,6 @@
 //! A data set as a whole: one manifest, or the manifests that an index of phases names.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use potable_manifests::{DataSet, INDEX_SCHEMA, Index, Part};
 
@@ -30,8 +30,10 @@ pub fn load_set(path: &Path) -> Result<DataSet, ManifestCommandError> {
     Ok(DataSet { name: index.name, parts })
 }
 
-/// The index in a file; `None` if it is anything else, such as a manifest.
+/// The index in a file; `None` if it is anything else, such as a manifest, or if a phase of it would be
+/// looked for outside of the folder.
 fn index_of(file: &Path) -> Option<Index> {
     let index: Index = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
-    (index.schema == INDEX_SCHEMA).then_some(index)
+    let inside = |name: &str| Path::new(name).components().eq([Component::Normal(name.as_ref())]);
+    (index.schema == INDEX_SCHEMA && index.phases.iter().all(|phase| inside(&phase.phase))).then_some(index)
 }

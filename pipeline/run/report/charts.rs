@@ -9,7 +9,7 @@ use super::{close, open, open_scroll};
 
 /// Size of a chart in its own units.
 const WIDTH: u64 = 300;
-const HEIGHT: u64 = 96;
+const HEIGHT: u64 = 90;
 
 /// A column: its label below, its words for a reader, its height in parts per million.
 struct Column {
@@ -33,12 +33,13 @@ pub fn lengths(html: &mut Html, manifest: &Manifest) {
         named.filter(|(_, buckets)| !buckets.is_empty()).collect()
     };
     html.raw("<div class=\"charts\">\n");
-    for (name, buckets) in &sources {
+    let all: Vec<Vec<Column>> = sources.iter().map(|(_, buckets)| columns(&steps, buckets)).collect();
+    let top = all.iter().flatten().map(|column| column.ppm).max().unwrap_or_default();
+    for ((name, buckets), columns) in sources.iter().zip(&all) {
         let samples: u64 = buckets.iter().map(|bucket| bucket.count).sum();
-        let columns: Vec<Column> = steps.iter().map(|step| column(*step, buckets, samples)).collect();
         let own = tokens.per_source.get(*name).map_or(tokens.total, |source| source.tokens);
         let note = format!("{}, {}", counted(samples, "sample"), counted(own, "token"));
-        chart(html, name, &note, &columns);
+        chart(html, (name, &note), columns, top);
     }
     html.raw("</div>\n<details><summary>The numbers</summary>\n");
     numbers(html, &steps, &sources);
@@ -53,6 +54,11 @@ fn filled_in(steps: &BTreeSet<u64>) -> Vec<u64> {
     let mut all: BTreeSet<u64> = doubled.take_while(|step| *step <= last).collect();
     all.extend(steps);
     all.into_iter().collect()
+}
+
+fn columns(steps: &[u64], buckets: &[LengthBucket]) -> Vec<Column> {
+    let samples: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+    steps.iter().map(|step| column(*step, buckets, samples)).collect()
 }
 
 fn column(step: u64, buckets: &[LengthBucket], samples: u64) -> Column {
@@ -73,25 +79,25 @@ fn short(step: u64) -> String {
     }
 }
 
-/// A chart as an image with a text; its numbers stand in a table too.
-fn chart(html: &mut Html, name: &str, note: &str, columns: &[Column]) {
+/// A chart as an image with a text; `top` is the share that a column of full height stands for.
+fn chart(html: &mut Html, (name, note): (&str, &str), columns: &[Column], top: u64) {
     html.raw("<figure>\n<figcaption><b>")
         .text(name)
         .raw("</b><span>")
         .text(note)
         .raw("</span></figcaption>\n");
-    html.raw("<svg viewBox=\"0 0 300 130\" role=\"img\" aria-label=\"").text(name);
+    html.raw("<svg viewBox=\"0 0 300 134\" role=\"img\" aria-label=\"").text(name);
     for column in columns.iter().filter(|column| column.ppm > 0) {
         html.raw("; ").text(&column.words);
     }
     html.raw("\">\n<line x1=\"0\" x2=\"300\" y1=\"112\" y2=\"112\"/>\n");
     let slot = WIDTH / (columns.len() as u64).max(1);
     let most = columns.iter().map(|column| column.ppm).max().unwrap_or_default();
-    // As many labels as fit: one in each stretch of 34 units.
-    let every = 34_u64.div_ceil(slot.max(1)) as usize;
+    // As many labels as fit: one in each stretch of 44 units.
+    let every = 44_u64.div_ceil(slot.max(1)) as usize;
     for (at, column) in columns.iter().enumerate() {
         let left = at as u64 * slot;
-        let height = (column.ppm * HEIGHT / 1_000_000).max(u64::from(column.ppm > 0) * 2);
+        let height = (column.ppm * HEIGHT / top.max(1)).max(u64::from(column.ppm > 0) * 2);
         html.raw("<rect x=\"").number(left + 1).raw("\" y=\"").number(112 - height).raw("\" width=\"");
         html.number(slot.saturating_sub(3).max(1)).raw("\" height=\"").number(height).raw("\"><title>");
         html.text(&column.words).raw("</title></rect>");
@@ -101,7 +107,7 @@ fn chart(html: &mut Html, name: &str, note: &str, columns: &[Column]) {
             html.number(112 - height - 4).raw("\">").text(&percent(column.ppm)).raw("</text>");
         }
         if at % every == 0 {
-            html.raw("<text text-anchor=\"middle\" x=\"").number(middle).raw("\" y=\"127\">");
+            html.raw("<text text-anchor=\"middle\" x=\"").number(middle).raw("\" y=\"130\">");
             html.text(&column.label).raw("</text>");
         }
         html.raw("\n");
@@ -152,16 +158,19 @@ pub fn packs(html: &mut Html, manifest: &Manifest) {
                 ppm: ppm(count, tokens.packs),
             }
         });
-        html.raw("<div class=\"charts\">\n");
-        chart(html, "Packs by fill", &counted(tokens.packs, "pack"), &columns.collect::<Vec<_>>());
+        html.raw("<div class=\"pair\">\n");
+        let columns: Vec<Column> = columns.collect();
+        let top = columns.iter().map(|column| column.ppm).max().unwrap_or_default();
+        chart(html, ("Packs by fill", &counted(tokens.packs, "pack")), &columns, top);
+        splits(html, manifest);
         html.raw("</div>\n");
+    } else {
+        splits(html, manifest);
     }
-    splits(html, manifest);
     close(html);
 }
 
 fn splits(html: &mut Html, manifest: &Manifest) {
-    html.raw("<h3>Shards</h3>\n");
     open_scroll(html, "Shards by split");
     html.raw("<table>\n<caption>Shards by split and pack length</caption>\n<thead><tr><th scope=\"col\">Split</th><th scope=\"col\" class=\"n\">Pack length</th><th scope=\"col\" class=\"n\">Shards</th><th scope=\"col\" class=\"n\">Packs</th><th scope=\"col\" class=\"n\">Samples</th><th scope=\"col\" class=\"n\">Tokens</th><th scope=\"col\" class=\"n\">Trained on</th><th scope=\"col\" class=\"n\">Fill</th></tr></thead>\n<tbody>\n");
     let kinds: BTreeSet<(Split, u64)> =

@@ -47,11 +47,11 @@ pub fn contamination(html: &mut Html, manifest: &Manifest) {
 
 fn heat_map(html: &mut Html, manifest: &Manifest, benchmarks: &[&BenchmarkRecord]) {
     open_scroll(html, "Rows dropped, by benchmark and source");
-    html.raw("<table class=\"heat\">\n<caption>Rows dropped, by benchmark and source; the darker or stronger, the more</caption>\n<thead><tr><th scope=\"col\">Benchmark</th>");
+    html.raw("<table class=\"heat\">\n<caption>Rows dropped, by benchmark and source</caption>\n<thead><tr><th scope=\"col\">Benchmark</th>");
     for source in &manifest.inputs {
         html.raw("<th scope=\"col\" class=\"c\">").text(&source.name).raw("</th>");
     }
-    html.raw("<th scope=\"col\" class=\"n\">All</th><th scope=\"col\" class=\"n\">Reported only</th><th scope=\"col\" class=\"n\">Items</th><th scope=\"col\" class=\"n\">Not protected</th></tr></thead>\n<tbody>\n");
+    html.raw("<th scope=\"col\" class=\"n\">All</th><th scope=\"col\" class=\"n\">Reported, kept</th><th scope=\"col\" class=\"n\">Items</th><th scope=\"col\" class=\"n\">Not protected</th></tr></thead>\n<tbody>\n");
     let cells = benchmarks.iter().flat_map(|benchmark| benchmark.per_source.values());
     let most = cells.map(|matches| matches.dropped).max().unwrap_or_default();
     for benchmark in benchmarks {

@@ -155,7 +155,7 @@ pub fn reasons(html: &mut Html, manifest: &Manifest, examples: &Examples) {
     }
     let most = reasons.first().map_or(0, |(_, count)| *count);
     open_scroll(html, "Reasons, with rows and sources");
-    html.raw("<table>\n<caption>Rows by reason</caption>\n<thead><tr><th scope=\"col\">Reason</th><th scope=\"col\" class=\"n\">Rows</th><td class=\"meter\" aria-hidden=\"true\"></td><th scope=\"col\">By source</th><th scope=\"col\">For example</th></tr></thead>\n<tbody>\n");
+    html.raw("<table>\n<caption>Rows by reason</caption>\n<thead><tr><th scope=\"col\">Reason</th><th scope=\"col\" class=\"n\">Rows</th><td class=\"meter\" aria-hidden=\"true\"></td><th scope=\"col\">By source, and a row</th></tr></thead>\n<tbody>\n");
     for (reason, count) in reasons {
         let by_source = by_source(manifest, reason);
         html.raw("<tr><th scope=\"row\" class=\"why\">")
@@ -170,12 +170,12 @@ pub fn reasons(html: &mut Html, manifest: &Manifest, examples: &Examples) {
             .number(ppm(count, most) / 10_000)
             .raw("%\"></span></td><td>")
             .text(&by_source)
-            .raw("</td><td>");
+            .raw("<small class=\"sub\">");
         match examples.of_reason(reason).first() {
             Some(id) => html.raw("<span class=\"id\">").text(id).raw("</span>"),
-            None => html.raw("<span class=\"sub\">counted, not listed</span>"),
+            None => html.raw("counted, not listed"),
         };
-        html.raw("</td></tr>\n");
+        html.raw("</small></td></tr>\n");
     }
     html.raw("</tbody>\n</table>\n</div>\n");
     close(html);
