@@ -179,6 +179,10 @@ fn describe(plans: &[Plan], out: &Path) -> String {
                 source.files.len(),
                 bytes(size)
             ));
+            if let (Some(want), Some(commit)) = (&source.config.want, &source.config.revision) {
+                let licence = source.config.licence.as_deref().unwrap_or("no licence stated");
+                lines.push(format!("  hf://datasets/{}@{commit}, {licence}", want.repo));
+            }
             for file in &source.files {
                 let rows = file.rows.map_or("?".to_owned(), grouped);
                 lines.push(format!(
@@ -239,7 +243,7 @@ fn show_lines(output: &Output, progress: &Progress, ended: &Receiver<()>) {
 fn line(progress: &Progress, elapsed: Duration) -> String {
     use std::sync::atomic::Ordering::Relaxed;
     match progress.step() {
-        Step::Plan => "plan        finding and hashing inputs".to_owned(),
+        Step::Plan => format!("plan        finding and hashing inputs{}", fetched(progress)),
         Step::Map => {
             let sources = progress.sources();
             let sum = |f: fn(&crate::run::progress::SourceProgress) -> u64| {
@@ -249,12 +253,13 @@ fn line(progress: &Progress, elapsed: Duration) -> String {
             let (tokens, planned) = (sum(|s| s.tokens.load(Relaxed)), sum(|s| s.planned_bytes));
             let seconds = elapsed.as_secs_f64().max(0.001);
             format!(
-                "map         {} rows, {} of about {}, {}/s, {} tokens/s",
+                "map         {} rows, {} of about {}, {}/s, {} tokens/s{}",
                 grouped(rows),
                 bytes(read),
                 bytes(planned),
                 bytes((read as f64 / seconds) as u64),
-                grouped((tokens as f64 / seconds) as u64)
+                grouped((tokens as f64 / seconds) as u64),
+                fetched(progress)
             )
         }
         Step::Select => "select      duplicates and caps".to_owned(),
@@ -264,6 +269,13 @@ fn line(progress: &Progress, elapsed: Duration) -> String {
             progress.partitions.1.load(Relaxed)
         ),
         Step::Seal => "seal        writing the manifest".to_owned(),
+    }
+}
+
+fn fetched(progress: &Progress) -> String {
+    match progress.fetched() {
+        0 => String::new(),
+        sum => format!(", {} fetched", bytes(sum)),
     }
 }
 
