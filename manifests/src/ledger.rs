@@ -19,6 +19,14 @@ pub struct RowLedger {
     pub failed: u64,
     /// Rows dropped, by reason, such as `decontaminate.ngram`.
     pub dropped: BTreeMap<String, u64>,
+    /// Rows that took their text from another corpus, by join; no part of the balance, because such a row
+    /// still ends in one of the places above.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub joined: BTreeMap<String, u64>,
+    /// How many more times kept rows were taken (`repeats`), the first time not counted; no part of the
+    /// balance, because a row is read once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeated: u64,
 }
 
 /// Where the samples of one source went; values count samples, `tokens_lost` counts tokens.
@@ -31,6 +39,9 @@ pub struct SampleLedger {
     pub packed: u64,
     /// Samples of rows left out by a cap.
     pub sampled_out: u64,
+    /// Samples of rows that were taken again (`repeats`), beyond those in `made`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeated: u64,
     /// Samples dropped, by reason, such as `pack.overlong`.
     pub dropped: BTreeMap<String, u64>,
     /// Tokens lost, by reason; no part of the balance, because a truncated sample is still packed.
@@ -63,14 +74,16 @@ pub enum LedgerError {
     },
     /// Samples went in that did not come out, or the reverse.
     #[error(
-        "samples of source `{source_name}` do not balance: made `{made}`, accounted for \
-         `{accounted}` (packed `{packed}` + sampled out `{sampled_out}` + dropped `{dropped}`)"
+        "samples of source `{source_name}` do not balance: made `{made}` + repeated `{repeated}`, accounted \
+         for `{accounted}` (packed `{packed}` + sampled out `{sampled_out}` + dropped `{dropped}`)"
     )]
     Samples {
         /// The source's name.
         source_name: String,
         /// The left side: samples made.
         made: u64,
+        /// The left side: samples taken again.
+        repeated: u64,
         /// The right side: the sum of the rest.
         accounted: u128,
         /// Samples packed.
@@ -111,7 +124,9 @@ impl RowLedger {
         add(&mut self.sampled_out, other.sampled_out);
         add(&mut self.kept, other.kept);
         add(&mut self.failed, other.failed);
+        add(&mut self.repeated, other.repeated);
         merge_counts(&mut self.dropped, &other.dropped);
+        merge_counts(&mut self.joined, &other.joined);
     }
 
     /// Counts `rows` rows as dropped for `reason`; saturates.
@@ -121,19 +136,20 @@ impl RowLedger {
 }
 
 impl SampleLedger {
-    /// Checks made = packed + sampled out + dropped; `source` only names the place.
+    /// Checks made + repeated = packed + sampled out + dropped; `source` only names the place.
     ///
     /// # Errors
     /// [`LedgerError::Samples`] with both sides.
     pub fn balance(&self, source: &str) -> Result<(), LedgerError> {
         let dropped = sum(&self.dropped);
         let accounted = u128::from(self.packed) + u128::from(self.sampled_out) + dropped;
-        if u128::from(self.made) == accounted {
+        if u128::from(self.made) + u128::from(self.repeated) == accounted {
             return Ok(());
         }
         Err(LedgerError::Samples {
             source_name: source.to_owned(),
             made: self.made,
+            repeated: self.repeated,
             accounted,
             packed: self.packed,
             sampled_out: self.sampled_out,
@@ -146,6 +162,7 @@ impl SampleLedger {
         add(&mut self.made, other.made);
         add(&mut self.packed, other.packed);
         add(&mut self.sampled_out, other.sampled_out);
+        add(&mut self.repeated, other.repeated);
         merge_counts(&mut self.dropped, &other.dropped);
         merge_counts(&mut self.tokens_lost, &other.tokens_lost);
     }
@@ -159,6 +176,12 @@ impl SampleLedger {
     pub fn lose_tokens(&mut self, reason: &str, tokens: u64) {
         add(self.tokens_lost.entry(reason.to_owned()).or_default(), tokens);
     }
+}
+
+/// Whether a count of a later version is left out, so that older digests stay.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn sum(counts: &BTreeMap<String, u64>) -> u128 {
@@ -207,7 +230,7 @@ mod tests {
         ledger.made = 5;
         assert_eq!(
             ledger.balance("tulu").expect_err("refused").to_string(),
-            "samples of source `tulu` do not balance: made `5`, accounted for `4` \
+            "samples of source `tulu` do not balance: made `5` + repeated `0`, accounted for `4` \
              (packed `2` + sampled out `1` + dropped `1`)"
         );
     }

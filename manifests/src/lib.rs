@@ -28,8 +28,8 @@ pub use index::{INDEX_SCHEMA, Index, IndexedPhase};
 pub use ledger::{LedgerError, RowLedger, SampleLedger};
 pub use manifest::{
     BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, FileRecord, FillBucket, InputFile,
-    InputSource, LengthBucket, Manifest, RecipeRecord, RunBlock, SCHEMA, SCHEMA_VERSION, ShardRecord,
-    SourceMatches, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
+    InputSource, JoinedInput, LengthBucket, Manifest, RecipeRecord, RunBlock, SCHEMA, SCHEMA_VERSION,
+    ShardRecord, SourceMatches, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
 };
 pub use read::{Kind, ManifestError};
 pub use schema::json_schema;

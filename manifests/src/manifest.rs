@@ -109,6 +109,38 @@ pub struct InputSource {
     pub mapping: Value,
     /// The files that were read.
     pub files: Vec<InputFile>,
+    /// Other corpora that its rows took text from, by row position.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joins: Vec<JoinedInput>,
+}
+
+/// A corpus that rows of a source took their text from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JoinedInput {
+    /// The join's name; a key of `joined` in the row ledger.
+    pub name: String,
+    /// Repository on the Hub, `owner/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corpus: Option<String>,
+    /// Commit, 40 hex digits; absent if not pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The corpus' config (subset).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    /// The corpus' split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
+    /// Licence as the corpus states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licence: Option<String>,
+    /// Whether the files lie on the machine of the run, so that no revision exists.
+    pub local: bool,
+    /// Rows in all files.
+    pub rows: u64,
+    /// The files, in the order of their rows.
+    pub files: Vec<InputFile>,
 }
 
 /// One file of a source.

@@ -27,6 +27,13 @@ pub fn of(report: &PrepReport, elapsed: Duration) -> String {
     if sampled > 0 {
         lines.push(fact("sampled out", &grouped(sampled), "rows   above a cap"));
     }
+    let joined = joined(report);
+    if !joined.is_empty() {
+        let by: Vec<String> =
+            joined.iter().map(|(name, rows)| format!("{name} {}", grouped(*rows))).collect();
+        let sum = joined.values().sum();
+        lines.push(fact("joined", &grouped(sum), &format!("rows   took text from {}", by.join(", "))));
+    }
     lines.extend(drops(report));
     let failed: u64 = manifest.rows.values().map(|l| l.failed).sum();
     if failed > 0 {
@@ -58,6 +65,15 @@ pub fn demo_next(out: &Path) -> String {
     format!(
         "\nnext\n  see the recipe          potable recipes show demo\n  see the evidence        {out}/manifest.json, {out}/dropped/\n  run it again            potable prep demo\n  compare two runs        potable manifest diff OLD NEW\n  use your own data       copy the recipe, put your files under `path`, then potable prep MY.toml"
     )
+}
+
+/// Rows that took their text from another corpus, by corpus.
+fn joined(report: &PrepReport) -> BTreeMap<&str, u64> {
+    let mut sums = BTreeMap::new();
+    for (join, rows) in report.manifest.rows.values().flat_map(|ledger| &ledger.joined) {
+        *sums.entry(join.as_str()).or_default() += rows;
+    }
+    sums
 }
 
 fn drops(report: &PrepReport) -> Vec<String> {

@@ -13,7 +13,7 @@ use super::card::Card;
 use super::error::RecipeError;
 use super::file::SourceEntry;
 use super::resolve::ResolvedSource;
-use super::sources::resolve_source;
+use super::sources::{Purpose, resolve_for};
 use crate::source::Format;
 use crate::source::adapt::mapping::{OneOrMany, one_or_many};
 
@@ -83,7 +83,8 @@ pub struct JoinField {
 /// A join that runs.
 #[derive(Clone, Debug)]
 pub struct ResolvedJoin {
-    /// Id of the corpus, or `join-N` by place: its name in ledgers, lock and manifest.
+    /// Id of the corpus, else (or for a second join to it) `join-N` by place from 0: its name in ledgers,
+    /// lock and manifest.
     pub name: String,
     /// The join as written.
     pub file: JoinFile,
@@ -103,7 +104,9 @@ pub fn resolve_joins(
 ) -> Result<Vec<ResolvedJoin>, RecipeError> {
     let mut joins: Vec<ResolvedJoin> = Vec::with_capacity(files.len());
     for (number, file) in files.iter().enumerate() {
-        let name = file.corpus.clone().unwrap_or_else(|| format!("join-{number}"));
+        let taken = |name: &String| joins.iter().any(|join| join.name == *name);
+        let named = file.corpus.clone().filter(|name| !taken(name));
+        let name = named.unwrap_or_else(|| format!("join-{number}"));
         let place = format!("join `{name}` of source `{source_name}`");
         check(file, place)?;
         let entry = SourceEntry {
@@ -116,7 +119,7 @@ pub fn resolve_joins(
             copies: copies.map(str::to_owned),
             ..SourceEntry::default()
         };
-        let mut source = resolve_source(&entry, 0, base, cards)?;
+        let mut source = resolve_for(Purpose::Join, (&entry, number), base, cards)?;
         source.name = format!("{source_name} join {name}");
         if let Some(want) = &mut source.want {
             want.user = format!("source `{source_name}`, join `{name}`");

@@ -517,6 +517,11 @@ impl ResolvedPhase {
 }
 
 impl ResolvedSource {
+    /// Whether a join fills the column, so that rows need not have it.
+    pub fn is_joined(&self, column: &str) -> bool {
+        self.joins.iter().any(|join| join.file.into == column)
+    }
+
     /// The source's meaning as canonical JSON. Keys of later versions stand there only where they are
     /// used, so that the digests of older recipes stay.
     pub fn settings(&self) -> Value {

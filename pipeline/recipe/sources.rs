@@ -26,6 +26,31 @@ pub fn resolve_source(
     base: &Path,
     cards: &[Card],
 ) -> Result<ResolvedSource, RecipeError> {
+    let purpose = if entry.allow_eval_split.unwrap_or(false) { Purpose::AnySplit } else { Purpose::Train };
+    resolve_for(purpose, (entry, index), base, cards)
+}
+
+/// What the rows of a source are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To train on.
+    Train,
+    /// The same, of any split.
+    AnySplit,
+    /// Text for the rows of another source: an answer is not needed.
+    Join,
+}
+
+/// Resolves the source at `index` for a purpose.
+///
+/// # Errors
+/// As [`resolve_source`].
+pub(super) fn resolve_for(
+    purpose: Purpose,
+    (entry, index): (&SourceEntry, usize),
+    base: &Path,
+    cards: &[Card],
+) -> Result<ResolvedSource, RecipeError> {
     let given = entry.name.clone().or_else(|| entry.corpus.as_deref().map(|id| id.replace('/', "--")));
     let name = given.unwrap_or_else(|| format!("source-{index}"));
     check_name("source", &name)?;
@@ -61,11 +86,11 @@ pub fn resolve_source(
         joins: Vec::new(),
     };
     check_values(&source, place)?;
-    let allow_eval = entry.allow_eval_split.unwrap_or(false);
+    let allow_eval = purpose == Purpose::AnySplit;
     let mut joins = entry.join.as_slice();
     if let Some(id) = &entry.corpus {
-        let (card, config) = with_card(&mut source, id, cards, allow_eval)?;
-        joins = if joins.is_empty() { &config.join } else { joins };
+        let (card, config) = with_card(&mut source, id, cards, purpose)?;
+        joins = if joins.is_empty() && purpose != Purpose::Join { &config.join } else { joins };
         if !local {
             let revision = entry.revision.clone().or_else(|| card.revision.clone());
             source.want = Some(want(&source, id, revision, Matching::Any));
@@ -160,7 +185,7 @@ fn with_card<'c>(
     source: &mut ResolvedSource,
     id: &str,
     cards: &'c [Card],
-    allow_eval: bool,
+    purpose: Purpose,
 ) -> Result<(&'c Card, &'c CardConfig), RecipeError> {
     let place = format!("source `{}`", source.name);
     let Some(card) = cards.iter().find(|card| card.id == id) else {
@@ -178,7 +203,7 @@ fn with_card<'c>(
             format!("its configs: {}", names.join(", ")),
         ));
     };
-    if let Some(reason) = &config.unusable {
+    if let Some(reason) = config.unusable.as_ref().filter(|_| purpose != Purpose::Join) {
         let usable = card.config.iter().filter(|c| c.unusable.is_none()).map(|c| c.name.as_str());
         let usable: Vec<&str> = usable.collect();
         let hint = match usable.as_slice() {
@@ -188,7 +213,7 @@ fn with_card<'c>(
         let problem = format!("config `{}` of corpus `{id}` {reason}", config.name);
         return Err(RecipeError::value_hint(place, problem, hint));
     }
-    source.eval_split = is_eval_split(source, card, config, allow_eval)?;
+    source.eval_split = is_eval_split(source, card, config, purpose == Purpose::AnySplit)?;
     match source.patterns.as_slice() {
         [] => {}
         [folder] => source.base = source.base.join(folder),

@@ -11,6 +11,7 @@ use crate::recipe::RecipeError;
 use crate::recipe::pins::PinError;
 use crate::source::SourceError;
 use crate::source::hub::HubError;
+use crate::source::join::JoinError;
 use crate::source::predicate::PredicateError;
 use crate::tokenise::TokeniserError;
 
@@ -26,6 +27,9 @@ pub enum RunError {
     /// A `where`.
     #[error(transparent)]
     Predicate(#[from] PredicateError),
+    /// A join.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// A benchmark.
     #[error(transparent)]
     Benchmark(#[from] BenchmarkError),
@@ -219,6 +223,7 @@ impl RunError {
             RunError::Recipe(e) => e.hint(),
             RunError::Source(e) => e.hint(),
             RunError::Predicate(e) => e.hint(),
+            RunError::Join(e) => e.hint(),
             RunError::Benchmark(e) => e.hint(),
             RunError::Tokeniser(e) => e.hint(),
             RunError::Blocklist(e) => e.hint(),

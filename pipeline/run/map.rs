@@ -333,12 +333,13 @@ impl Feeder {
         let missing = || RunError::Manifest { reason: "a unit names no file".to_owned() };
         let source = plan.sources.get(unit.source as usize).ok_or_else(missing)?;
         let file = source.files.get(unit.file as usize).ok_or_else(missing)?;
-        let required = source.mapping.required;
-        let (columns, optional) = source.mapping.columns.split_at(required.min(source.mapping.columns.len()));
+        let required = source.mapping.required_columns();
+        let is_required = |name: &String| required.contains(name) && !source.config.is_joined(name);
+        let (columns, optional) = source.mapping.columns.iter().cloned().partition(is_required);
         let request = ReadRequest {
             range: unit.range,
-            columns: columns.to_vec(),
-            optional: optional.to_vec(),
+            columns,
+            optional,
             sampler: self.sampler,
             chunk_bytes: plan.cut.chunk_bytes,
         };

@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod folder;
+pub mod joins;
 pub mod layout;
 pub mod map;
 pub mod plan;

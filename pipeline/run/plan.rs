@@ -6,9 +6,11 @@ use rayon::prelude::*;
 use potable_manifests::Digest;
 
 use super::error::RunError;
+use super::joins::{JoinedFile, PlannedJoin, PlannedJoins, plan_joins};
 use crate::normalise::TextFormat;
 use crate::recipe::card::cards;
 use crate::recipe::file::OnBadRow;
+use crate::recipe::join::ResolvedJoin;
 use crate::recipe::lock::{LOCK_VERSION, Lock, LockedFile, LockedSource};
 use crate::recipe::resolve::{ResolvedPhase, ResolvedSource};
 use crate::recipe::{RecipeError, Supply, traps};
@@ -66,6 +68,8 @@ pub struct PlannedSource {
     pub mapping: Mapping,
     /// The `where`.
     pub predicate: Option<Predicate>,
+    /// Text of its rows that stands in other corpora.
+    pub joins: Option<PlannedJoins>,
 }
 
 /// A file with what is known before reading.
@@ -119,7 +123,7 @@ impl Plan {
                 find_files(source, supply)?,
                 source,
                 &phase,
-                Measuring { cut, limit, always: counts },
+                Measuring { supply, cut, limit, always: counts },
             )?);
         }
         let mut units = Vec::new();
@@ -147,7 +151,7 @@ impl Plan {
         Lock {
             version: LOCK_VERSION,
             partitions: self.partitions,
-            source: self.sources.iter().map(PlannedSource::locked).collect(),
+            source: self.sources.iter().flat_map(PlannedSource::locked).collect(),
             benchmark: benchmarks,
         }
     }
@@ -168,6 +172,9 @@ impl Plan {
                     .files
                     .iter()
                     .map(|f| serde_json::json!([source.config.name, f.file.name, f.sha256, f.limit]))
+                    .chain(source.joined_files().map(|(join, f)| {
+                        serde_json::json!([source.config.name, join, f.file.name, f.sha256])
+                    }))
             })
             .collect();
         let mut sources = Vec::new();
@@ -221,8 +228,16 @@ impl PlannedSource {
         }
     }
 
-    fn locked(&self) -> LockedSource {
-        LockedSource {
+    /// Files of other corpora that its rows take text from: name of the join, and file.
+    pub fn joined_files(&self) -> impl Iterator<Item = (&str, &JoinedFile)> {
+        let inputs = self.joins.iter().flat_map(|joins| &joins.inputs);
+        inputs.flat_map(|join| join.files.iter().map(|file| (join.config.name.as_str(), file)))
+    }
+
+    /// The source, and the corpora that it is joined to.
+    fn locked(&self) -> Vec<LockedSource> {
+        let joins = self.joins.iter().flat_map(|joins| &joins.inputs);
+        let own = LockedSource {
             name: self.config.name.clone(),
             repo: self.config.corpus.clone(),
             revision: self.config.revision.clone(),
@@ -238,7 +253,8 @@ impl PlannedSource {
                     rows: f.rows,
                 })
                 .collect(),
-        }
+        };
+        [own].into_iter().chain(joins.map(PlannedJoin::locked)).collect()
     }
 
     /// The key of the sampling hash of a file: the same wherever the file lies.
@@ -257,7 +273,8 @@ impl PlannedFile {
 }
 
 #[derive(Clone, Copy)]
-struct Measuring {
+struct Measuring<'a> {
+    supply: &'a Supply,
     cut: Cut,
     limit: Option<u64>,
     /// Rows are counted even where no cap asks for it.
@@ -294,17 +311,15 @@ fn plan_source(
         }
         None => None,
     };
-    let extra = predicate.as_ref().map(|p| p.columns().to_vec()).unwrap_or_default();
+    let mut extra = predicate.as_ref().map(|p| p.columns().to_vec()).unwrap_or_default();
+    extra.extend(source.joins.iter().flat_map(ResolvedJoin::row_columns).cloned());
     let mapping = mapping_file.resolve(&source.name, &extra, &columns).map_err(RecipeError::from)?;
     if let Some(file) = found.first() {
         // Rows of JSON may differ; tables have one schema, so a missing column shows before any work.
         if !matches!(file.format, Format::Jsonl | Format::Json) {
-            crate::source::reader::require_columns(
-                file.path(),
-                &source.name,
-                mapping.required_columns(),
-                &columns,
-            )?;
+            let required = mapping.required_columns().iter().filter(|name| !source.is_joined(name));
+            let required: Vec<String> = required.cloned().collect();
+            crate::source::reader::require_columns(file.path(), &source.name, &required, &columns)?;
         }
     }
     let caps = source.max_rows.is_some() || source.max_tokens.is_some();
@@ -321,7 +336,8 @@ fn plan_source(
     if rows == Some(0) {
         return Err(RunError::NoRows { source_name: source.name.clone(), files: files.len() });
     }
-    Ok(PlannedSource { config: source.clone(), files, mapping_file, mapping, predicate })
+    let joins = plan_joins(source, &mapping, measuring.supply)?;
+    Ok(PlannedSource { config: source.clone(), files, mapping_file, mapping, predicate, joins })
 }
 
 /// The files of a source: of the Hub, of a local copy, or of the built-in demo.

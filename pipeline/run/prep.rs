@@ -9,7 +9,7 @@ use super::error::RunError;
 use super::folder::{Found, OutputFolder};
 use super::layout::Layout;
 use super::map::{Round, bands, map_round, ranges_read};
-use super::plan::{Cut, Plan};
+use super::plan::{Cut, Plan, PlannedSource};
 use super::progress::{Progress, SourceProgress, Step};
 use super::pull::{self, Pull};
 use super::reduce::Reduction;
@@ -464,8 +464,8 @@ fn check_keys(plan: &Plan, files: &[Staged]) -> Result<(), RunError> {
         if !is_json || sum.taken == sum.failed {
             continue;
         }
-        if let Some(column) = source.mapping.required_columns().iter().find(|name| !sum.seen.contains(*name))
-        {
+        let unseen = |name: &&String| !sum.seen.contains(*name) && !source.config.is_joined(name);
+        if let Some(column) = source.mapping.required_columns().iter().find(unseen) {
             let place = source.files.first().map_or(String::new(), |f| f.file.path().display().to_string());
             return Err(SourceError::MissingKey {
                 place,
@@ -500,6 +500,11 @@ fn check_rows(plan: &Plan, files: &[Staged]) -> Result<(), RunError> {
 /// The inputs must be what the plan hashed.
 fn check_unchanged(plan: &Plan) -> Result<(), RunError> {
     for file in plan.sources.iter().flat_map(|source| &source.files) {
+        if file.file.stamp()? != file.stamp {
+            return Err(SourceError::Changed { path: file.file.path().to_path_buf() }.into());
+        }
+    }
+    for (_, file) in plan.sources.iter().flat_map(PlannedSource::joined_files) {
         if file.file.stamp()? != file.stamp {
             return Err(SourceError::Changed { path: file.file.path().to_path_buf() }.into());
         }

@@ -144,7 +144,10 @@ pub fn preflight(supply: &Supply) -> Result<(), RunError> {
 /// A disk that is too small.
 pub fn check_room(plan: &Plan, supply: &Supply) -> Result<(), RunError> {
     let Some(hub) = supply.hub() else { return Ok(()) };
-    let files = plan.sources.iter().flat_map(|source| &source.files).map(|file| &file.file);
+    let files = plan.sources.iter().flat_map(|source| {
+        let joined = source.joined_files().map(|(_, file)| &file.file);
+        source.files.iter().map(|file| &file.file).chain(joined)
+    });
     let missing = files.filter(|file| !file.streams()).filter_map(SourceFile::remote);
     let needed: u64 = missing.filter(|remote| !remote.is_local()).map(|remote| remote.size()).sum();
     let folder = hub.config().cache_dir.clone();

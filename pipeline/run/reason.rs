@@ -55,6 +55,8 @@ macro_rules! reasons {
 reasons! {
     /// The source's `where` is false or null.
     SourceWhere = Source, "source.where", "left out by `where`";
+    /// Its text stands in another corpus, and is not there.
+    SourceUnjoined = Source, "source.unjoined", "without their text in another corpus";
     /// No messages, no prompt or no text.
     SourceEmptyRow = Source, "source.empty-row", "empty row";
     /// The answer column is null, or a list without an answer.

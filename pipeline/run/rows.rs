@@ -15,6 +15,7 @@ use crate::recipe::file::{Exact, OnBadRow};
 use crate::source::adapt::{Adapted, Outcome};
 use crate::source::cell::Cell;
 use crate::source::error::{SourceError, quoted};
+use crate::source::join::Unjoined;
 use crate::source::reader::{Chunk, RowBatch, Sampler};
 use crate::tokenise::{TokenisedSample, Tokeniser};
 
@@ -112,10 +113,13 @@ impl<'a> Mapper<'a> {
             let cells: Vec<&[Cell]> = rows.iter().map(|(_, cells)| cells.as_slice()).collect();
             kept = predicate.evaluate_cells(&cells, columns, &self.span(batch))?;
         }
-        for ((index, cells), kept) in rows.into_iter().zip(kept) {
+        let unjoined = self.join(&mut rows, &kept, batch)?;
+        for (((index, cells), kept), unjoined) in rows.into_iter().zip(kept).zip(unjoined) {
             let row = batch.row_number(index);
             if !kept {
                 self.drop_row(row, DropReason::SourceWhere, String::new);
+            } else if let Some(why) = unjoined {
+                self.drop_row(row, DropReason::SourceUnjoined, || why.evidence());
             } else if let Some(name) = self.missing_key(batch, index, &cells) {
                 let present = quoted(&batch.present(index));
                 self.bad_row(row, format!("row has no `{name}` field; it has {present}"))?;
@@ -125,6 +129,28 @@ impl<'a> Mapper<'a> {
         }
         self.out.drops.sort_by_key(|drop| drop.row);
         Ok(())
+    }
+
+    /// Puts the text of other corpora into the rows that `where` keeps; says for each row why it has none.
+    fn join(
+        &mut self,
+        rows: &mut [(usize, Vec<Cell>)],
+        kept: &[bool],
+        batch: &RowBatch,
+    ) -> Result<Vec<Option<Unjoined>>, RunError> {
+        let mut unjoined = vec![None; rows.len()];
+        let Some(joins) = &self.source.joins else { return Ok(unjoined) };
+        let kept_rows = rows.iter_mut().zip(kept).filter(|(_, kept)| **kept);
+        let mut cells: Vec<&mut Vec<Cell>> = kept_rows.map(|((_, cells), _)| cells).collect();
+        let outcomes = joins.table.join(&mut cells, &self.span(batch))?;
+        let places = unjoined.iter_mut().zip(kept).filter(|(_, kept)| **kept).map(|(place, _)| place);
+        for (place, outcome) in places.zip(outcomes) {
+            match outcome {
+                Ok(name) => *self.out.ledger.joined.entry(name.to_owned()).or_default() += 1,
+                Err(why) => *place = Some(why),
+            }
+        }
+        Ok(unjoined)
     }
 
     /// A key without which a JSON row has no meaning; one that is null is not missing.
@@ -344,6 +370,9 @@ pub fn add_ledger(sum: &mut ChunkLedger, one: &ChunkLedger) {
     sum.tokens += one.tokens;
     for (reason, count) in &one.dropped {
         *sum.dropped.entry(reason.clone()).or_default() += count;
+    }
+    for (join, count) in &one.joined {
+        *sum.joined.entry(join.clone()).or_default() += count;
     }
     sum.seen.extend(one.seen.iter().cloned());
     for (what, count) in &one.acted {

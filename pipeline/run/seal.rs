@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use potable_blocklists::{BenchmarkMeta, Blocklist, NORMALISER};
 use potable_manifests::{
     BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord, FillBucket,
-    InputFile, InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA, SampleLedger,
-    SourceMatches, SourceTokens, TokenCounts, TokeniserRecord, Verified, canonical_json, ppm,
+    InputFile, InputSource, JoinedInput, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA,
+    SampleLedger, SourceMatches, SourceTokens, TokenCounts, TokeniserRecord, Verified, canonical_json, ppm,
 };
 
 use super::error::RunError;
 use super::folder::{OutputFolder, remove};
+use super::joins::PlannedJoin;
 use super::plan::{Plan, PlannedSource, mapping_value};
 use super::reason::DropReason;
 use super::reduce::PartitionResult;
@@ -109,6 +110,8 @@ impl Sealing<'_> {
                 kept: counts.kept_rows,
                 failed: ledger.failed,
                 dropped: ledger.dropped.clone(),
+                joined: ledger.joined.clone(),
+                repeated: counts.repeated.0,
             };
             for (reason, count) in [
                 (DropReason::DedupExact, counts.duplicates.0),
@@ -137,6 +140,7 @@ impl Sealing<'_> {
                 made: ledger.samples + fragments,
                 packed,
                 sampled_out: counts.capped.1,
+                repeated: counts.repeated.1,
                 ..SampleLedger::default()
             };
             for (reason, count) in [
@@ -444,6 +448,7 @@ pub fn input(source: &PlannedSource) -> Result<InputSource, RunError> {
             ranges_digest: None,
         })
     });
+    let joins = source.joins.iter().flat_map(|joins| &joins.inputs);
     Ok(InputSource {
         name: config.name.clone(),
         corpus: config.corpus.clone(),
@@ -456,6 +461,33 @@ pub fn input(source: &PlannedSource) -> Result<InputSource, RunError> {
         local: config.want.is_none(),
         format: source.files.first().map_or("", |f| f.file.format.name()).to_owned(),
         mapping: potable_manifests::canonical::floats_as_text(mapping_value(&source.mapping_file)),
+        files: files.collect::<Result<_, RunError>>()?,
+        joins: joins.map(joined).collect::<Result<_, RunError>>()?,
+    })
+}
+
+/// A corpus that rows took text from, as the manifest has it.
+fn joined(join: &PlannedJoin) -> Result<JoinedInput, RunError> {
+    let source = &join.config.source;
+    let files = join.files.iter().map(|f| {
+        Ok(InputFile {
+            name: f.file.name.clone(),
+            size: f.size,
+            sha256: digest_of(&f.sha256)?,
+            rows: None,
+            verified: Verified::Whole,
+            ranges_digest: None,
+        })
+    });
+    Ok(JoinedInput {
+        name: join.config.name.clone(),
+        corpus: source.corpus.clone(),
+        revision: source.revision.clone(),
+        config: source.config.clone(),
+        split: source.split.clone(),
+        licence: source.licence.clone(),
+        local: source.want.is_none(),
+        rows: join.rows,
         files: files.collect::<Result<_, RunError>>()?,
     })
 }

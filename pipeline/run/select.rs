@@ -57,6 +57,8 @@ pub struct SelectCounts {
     pub overlong: (u64, u64, u64),
     /// Rows and samples above a cap.
     pub capped: (u64, u64),
+    /// Rows and samples that are taken again, each time counted.
+    pub repeated: (u64, u64),
     /// Tokens that truncation cuts off.
     pub truncated_tokens: u64,
     /// Rows that go on.

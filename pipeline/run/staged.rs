@@ -72,6 +72,9 @@ pub struct ChunkLedger {
     pub failed: u64,
     /// Rows dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
+    /// Rows that took their text from another corpus, by join.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub joined: BTreeMap<String, u64>,
     /// Samples made.
     pub samples: u64,
     /// Wanted keys that some row of a JSON file has.

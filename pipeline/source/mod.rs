@@ -7,6 +7,7 @@ pub mod csv;
 pub mod error;
 pub mod files;
 pub mod hub;
+pub mod join;
 pub mod json_array;
 pub mod jsonl;
 pub mod open;

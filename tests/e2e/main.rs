@@ -30,6 +30,8 @@ mod hub_bad_input;
 /// A Hub in the process of the tests. No tests.
 mod hub_prep;
 mod hub_stub;
+/// Rows whose text stands in another corpus.
+mod joins;
 /// What a data set promises: balanced ledgers, no token lost, packs, length classes, held-out rows.
 mod packing;
 /// Real Parquet files of many writers.

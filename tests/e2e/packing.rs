@@ -26,7 +26,7 @@ pub fn balances(data: &DataSet) {
         let samples = &data.manifest["samples"][source];
         let of = |key: &str| samples[key].as_u64().unwrap();
         assert_eq!(
-            of("made"),
+            of("made") + samples["repeated"].as_u64().unwrap_or(0),
             of("packed") + of("sampled_out") + numbers(&samples["dropped"]),
             "{source}: {samples}"
         );

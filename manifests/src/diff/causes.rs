@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Weight::{self, Blocking, Informational, Material};
-use super::collect::{Collector, Pair, Shown, map_pairs, pairs};
+use super::collect::{Collector, Pair, Shown, map_pairs, pairs, quote};
 use crate::manifest::{
-    BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, InputFile, InputSource, Manifest,
-    RecipeRecord, TokeniserRecord, Verified,
+    BenchmarkRecord, Decontamination, DecontaminationMode, FileDigest, InputFile, InputSource, JoinedInput,
+    Manifest, RecipeRecord, TokeniserRecord, Verified,
 };
 
 impl Shown for DecontaminationMode {
@@ -27,6 +27,26 @@ impl Shown for InputFile {
             Verified::Ranges => "ranges",
         };
         Some(format!("{}, {} bytes, {rows}, verified {verified}", self.sha256, self.size))
+    }
+}
+
+impl Shown for JoinedInput {
+    fn shown(&self) -> Option<String> {
+        let or = |value: &Option<String>, none: &str| value.clone().unwrap_or(none.to_owned());
+        let files = self.files.iter().map(|file| {
+            let shown = file.shown().unwrap_or_default();
+            format!("file {}: {shown}", quote(&file.name))
+        });
+        let parts = [
+            or(&self.corpus, "no corpus"),
+            format!("at {}", or(&self.revision, "no revision")),
+            format!("config {}", or(&self.config, "none")),
+            format!("split {}", or(&self.split, "none")),
+            or(&self.licence, "no licence stated"),
+            if self.local { "local".to_owned() } else { "fetched".to_owned() },
+            format!("{} rows", self.rows),
+        ];
+        Some(parts.into_iter().chain(files).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -146,6 +166,15 @@ fn source(found: &mut Collector, name: &str, old: &InputSource, new: &InputSourc
     }
     let files = (&*old.files, &*new.files);
     found.order((Material, &of("order of files")), files, |file| &file.name);
+    for Pair { name, old, new } in pairs((&old.joins, &new.joins), |join| &join.name) {
+        let pinned =
+            |join: Option<&JoinedInput>| join.is_none_or(|join| join.local || join.revision.is_some());
+        let licence = |join: Option<&JoinedInput>| join.map(|join| join.licence.clone());
+        let relicensed = old.is_some() && new.is_some() && licence(old) != licence(new);
+        let weight = blocking_if(relicensed || (pinned(old) && !pinned(new)));
+        found.field(weight, of(&format!("join {name}")), (&old.cloned(), &new.cloned()));
+    }
+    found.order((Material, &of("order of joins")), (&*old.joins, &*new.joins), |join| &join.name);
 }
 
 fn benchmark(found: &mut Collector, name: &str, old: &BenchmarkRecord, new: &BenchmarkRecord) {

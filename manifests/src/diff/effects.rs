@@ -219,6 +219,8 @@ fn row_counts(found: &mut Collector, of: &str, old: &RowLedger, new: &RowLedger)
     found.field(Material, format!("rows kept of {of}"), (&old.kept, &new.kept));
     found.field(Material, format!("rows failed of {of}"), (&old.failed, &new.failed));
     reasons(found, &format!("rows dropped of {of} for"), (&old.dropped, &new.dropped));
+    reasons(found, &format!("rows joined of {of} from"), (&old.joined, &new.joined));
+    found.field(Material, format!("rows repeated of {of}"), (&old.repeated, &new.repeated));
 }
 
 fn sample_counts(found: &mut Collector, of: &str, old: &SampleLedger, new: &SampleLedger) {
@@ -226,6 +228,7 @@ fn sample_counts(found: &mut Collector, of: &str, old: &SampleLedger, new: &Samp
     found.field(Material, format!("samples packed of {of}"), (&old.packed, &new.packed));
     let sampled_out = (&old.sampled_out, &new.sampled_out);
     found.field(Material, format!("samples sampled out of {of}"), sampled_out);
+    found.field(Material, format!("samples repeated of {of}"), (&old.repeated, &new.repeated));
     reasons(found, &format!("samples dropped of {of} for"), (&old.dropped, &new.dropped));
     let lost = (&old.tokens_lost, &new.tokens_lost);
     reasons(found, &format!("tokens lost of {of} for"), lost);
@@ -251,7 +254,9 @@ fn same_causes(old: &Manifest, new: &Manifest) -> bool {
         let content = |source: &InputSource| {
             let files = source.files.iter();
             let files: Vec<_> = files.map(|file| (file.name.clone(), file.sha256.clone())).collect();
-            (source.name.clone(), source.format.clone(), source.mapping.clone(), files)
+            let joined = source.joins.iter().flat_map(|join| &join.files);
+            let joined: Vec<_> = joined.map(|file| file.sha256.clone()).collect();
+            (source.name.clone(), source.format.clone(), source.mapping.clone(), files, joined)
         };
         content(old) == content(new)
     };

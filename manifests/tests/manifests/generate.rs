@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 
 use potable_manifests::{
     BenchmarkRecord, Decontamination, DecontaminationMode, Digest, FileDigest, FileRecord, FillBucket,
-    InputFile, InputSource, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA, SampleLedger,
-    ShardRecord, SourceMatches, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified, ppm,
+    InputFile, InputSource, JoinedInput, LengthBucket, Manifest, RecipeRecord, RowLedger, RunBlock, SCHEMA,
+    SampleLedger, ShardRecord, SourceMatches, SourceTokens, Split, TokenCounts, TokeniserRecord, Verified,
+    ppm,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -103,8 +104,9 @@ fn recipe() -> impl Strategy<Value = RecipeRecord> {
 fn source() -> impl Strategy<Value = InputSource> {
     let texts = (name(), option::of(name()), option::of("[01]{40}"), option::of(name()));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    (texts, flags, option::of(name()), name(), json(), vec(file(), 0..3)).prop_map(
-        |(texts, flags, licence, format, mapping, files)| InputSource {
+    let lists = (vec(file(), 0..3), vec(join(), 0..3));
+    (texts, flags, option::of(name()), name(), json(), lists).prop_map(
+        |(texts, flags, licence, format, mapping, (files, joins))| InputSource {
             name: texts.0,
             corpus: texts.1,
             revision: texts.2,
@@ -117,8 +119,24 @@ fn source() -> impl Strategy<Value = InputSource> {
             format,
             mapping,
             files,
+            joins,
         },
     )
+}
+
+fn join() -> impl Strategy<Value = JoinedInput> {
+    let texts = (name(), option::of(name()), option::of("[01]{40}"), option::of(name()), option::of(name()));
+    (texts, any::<bool>(), count(), vec(file(), 0..3)).prop_map(|(texts, local, rows, files)| JoinedInput {
+        name: texts.0,
+        corpus: texts.1,
+        revision: texts.2,
+        config: texts.3.clone(),
+        split: texts.3,
+        licence: texts.4,
+        local,
+        rows,
+        files,
+    })
 }
 
 fn file() -> impl Strategy<Value = InputFile> {
@@ -191,17 +209,20 @@ fn tokeniser() -> impl Strategy<Value = TokeniserRecord> {
 
 /// Ledgers that balance.
 pub fn rows() -> impl Strategy<Value = RowLedger> {
-    (count(), count(), count(), counts()).prop_map(|(sampled_out, kept, failed, dropped)| {
+    let beside = (counts(), count());
+    (count(), count(), count(), counts(), beside).prop_map(|(sampled_out, kept, failed, dropped, beside)| {
         let read = sampled_out + kept + failed + dropped.values().sum::<u64>();
-        RowLedger { read, sampled_out, kept, failed, dropped }
+        let (joined, repeated) = beside;
+        RowLedger { read, sampled_out, kept, failed, dropped, joined, repeated }
     })
 }
 
 /// Ledgers that balance.
 pub fn samples() -> impl Strategy<Value = SampleLedger> {
-    (count(), count(), counts(), counts()).prop_map(|(packed, sampled_out, dropped, tokens_lost)| {
-        let made = packed + sampled_out + dropped.values().sum::<u64>();
-        SampleLedger { made, packed, sampled_out, dropped, tokens_lost }
+    let counted = (count(), count(), count());
+    (counted, counts(), counts()).prop_map(|((own, repeated, sampled_out), dropped, tokens_lost)| {
+        let made = own + sampled_out + dropped.values().sum::<u64>();
+        SampleLedger { made, packed: own + repeated, sampled_out, repeated, dropped, tokens_lost }
     })
 }
 
