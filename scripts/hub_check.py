@@ -7,7 +7,7 @@
 DATA_DIR holds olah.toml, olah-b.toml, olah_origin.py and mkrepo.py. olah serves a small git repository; a
 second olah in front of it answers ranges. Then: pin, list, download, kill and resume, stream, a wrong file;
 what potable downloaded is found by huggingface_hub offline, and what huggingface_hub downloaded is used by
-potable offline. Exits 1 if anything is not as it should be.
+potable offline; the same over TLS. Exits 1 if anything is not as it should be.
 """
 import hashlib
 import json
@@ -17,8 +17,10 @@ import random
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 import urllib.request
@@ -194,6 +196,52 @@ print(json.dumps([huggingface_hub.__version__, *paths]))
     check("and is fetched again online", [l["from_cache"] for l in log("mended")].count(False) == 1)
 
 
+def encrypted():
+    """The same server behind TLS, with a certificate that only SSL_CERT_FILE knows."""
+    if not shutil.which("openssl"):
+        print("left out: no openssl for a certificate")
+        return
+    for name, request, signed in [("ca", "-x509 -days 2 -subj /CN=ca", ""), ("leaf", "-subj /CN=localhost", "ca")]:
+        subprocess.run(f"openssl req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.pem {request}".split(),
+                       cwd=work, check=True, stderr=subprocess.DEVNULL)
+        if signed:
+            (work / "san").write_text("subjectAltName=DNS:localhost")
+            sign = f"openssl x509 -req -in {name}.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile san -out {name}.crt"
+            subprocess.run(sign.split(), cwd=work, check=True, stderr=subprocess.DEVNULL)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(work / "leaf.crt", work / "leaf.key")
+    listener = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=tunnel, args=(listener, context), daemon=True).start()
+    more = {"HF_ENDPOINT": f"https://localhost:{listener.getsockname()[1]}"}
+    out = ["prep", "recipe.toml", "--locked", "--no-progress", "--out"]
+    words = run(*out, "untrusted", home="tls", code=2, **more)
+    check("https: a certificate that nobody knows is refused", "certificate" in words.lower(), words.splitlines()[0])
+    run(*out, "tls", home="tls", SSL_CERT_FILE=str(work / "ca.pem"), **more)
+    check("https: with SSL_CERT_FILE it is trusted", digest("tls") == digest("plain"))
+    check("https: the log has the address", all(l["url"].startswith("https://") for l in log("tls")))
+
+
+def tunnel(listener, context):
+    def pump(source, target):
+        try:
+            while chunk := source.recv(1 << 16):
+                target.sendall(chunk)
+        except OSError:
+            pass
+        finally:
+            target.close()
+
+    while True:
+        client, _ = listener.accept()
+        server = socket.create_connection(("127.0.0.1", ports["8091"]))
+        try:
+            client = context.wrap_socket(client, server_side=True)
+        except OSError:
+            continue
+        for ends in [(client, server), (server, client)]:
+            threading.Thread(target=pump, args=ends, daemon=True).start()
+
+
 shutil.rmtree(work, ignore_errors=True)
 (work / "mirrors" / "datasets" / "org").mkdir(parents=True)
 for name in ["olah_origin.py", "mkrepo.py"]:
@@ -211,6 +259,7 @@ endpoint = f"http://127.0.0.1:{ports['8091']}"
 servers = [serve("olah.toml", "import olah_origin", ports), serve("olah-b.toml", "from olah import server; server.main()", ports)]
 try:
     scenario()
+    encrypted()
 finally:
     for server in servers:
         server.kill()

@@ -301,7 +301,7 @@ fn connections_that_bring_nothing_are_given_up() {
     let (bench, repo, file) = Bench::with_file(b"bytes", |_| ());
     bench.stub.fault(Host::Store, "", Fault::Cut(0), usize::MAX);
     let error = bench.hub.fetch(&repo, &file, &nothing).unwrap_err();
-    says(&error, &["after 7 attempts", "finished and begun downloads are kept"]);
+    says(&error, &["attempts in a row: 7", "finished and begun downloads are kept"]);
     assert_eq!(bench.clock.waits().len(), 6);
     let url = error.to_string();
     assert!(!url.contains("Signature"), "{url}");

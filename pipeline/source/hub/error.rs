@@ -109,7 +109,7 @@ pub enum HubError {
         message: String,
     },
     /// A host that cannot be reached, or connections that break again and again.
-    #[error("{url}: no answer that holds, after {attempts} attempts in a row without a new byte")]
+    #[error("{url}: no answer, or none that holds (attempts in a row: {attempts})")]
     Transport {
         /// The address, without a query.
         url: String,

@@ -212,7 +212,9 @@ impl Tries {
     pub(super) fn failed(&mut self, http: &Http, url: &str, cause: io::Error) -> Result<(), HubError> {
         http.check_stop()?;
         self.failures += 1;
-        if self.failures > http.config.retries {
+        // A certificate does not get better by waiting.
+        let lasting = cause.to_string().contains("invalid peer certificate");
+        if lasting || self.failures > http.config.retries {
             let source = cause;
             return Err(HubError::Transport { url: bare(url).to_owned(), attempts: self.failures, source });
         }
