@@ -55,6 +55,10 @@ pub struct BenchmarkDefinition {
     /// Strings that the authors put into the test set to mark it; a row that holds one is dropped.
     #[serde(default, deserialize_with = "one_or_more")]
     pub canaries: Vec<String>,
+    /// Column with a canary string of each item, beside those of `canaries`; see
+    /// [`canary_of`](crate::canary_of) for what is looked for.
+    #[serde(default)]
+    pub canary_column: Option<String>,
     /// Licence of the test set.
     #[serde(default)]
     pub licence: Option<String>,

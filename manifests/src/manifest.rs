@@ -234,6 +234,10 @@ pub struct BenchmarkRecord {
     pub protected_ngram: u64,
     /// Items protected by the rule for short items.
     pub protected_short: u64,
+    /// Items, of those protected by another rule, of which copies with changes are found too. Absent in
+    /// manifests written before it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected_near: Option<u64>,
     /// Items that no rule protects.
     pub not_protected: u64,
     /// Rows dropped for a match with it.

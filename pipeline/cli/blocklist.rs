@@ -122,12 +122,13 @@ pub fn table(blocklist: &Blocklist) -> String {
     for entry in &blocklist.header().benchmarks {
         let c = entry.coverage;
         lines.push(format!(
-            "{:<24} {} of {} items protected ({} by n-gram, {} whole), {} not",
+            "{:<24} {} of {} items protected ({} by n-gram, {} whole), {} from near copies too, {} not",
             entry.meta.name,
             grouped(c.by_ngram + c.by_short_item),
             grouped(c.items),
             grouped(c.by_ngram),
             grouped(c.by_short_item),
+            grouped(c.by_near_copy),
             grouped(c.not_protected),
         ));
     }

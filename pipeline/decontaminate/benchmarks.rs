@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use potable_blocklists::known;
 use potable_blocklists::{
     BenchmarkDefinition, BenchmarkMeta, Blocklist, BlocklistBuilder, BlocklistError, DefinitionError, Item,
-    SourceFile as BenchmarkFile,
+    SourceFile as BenchmarkFile, words_of,
 };
+use potable_blocklists::{canary_of, known};
 use potable_manifests::sha256_hex;
 
 use crate::recipe::pins::{Matching, Splits};
@@ -300,7 +300,7 @@ fn load_one(name: &str, places: Places) -> Result<LoadedBenchmark, BenchmarkErro
     let stem = Path::new(&label).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let stem = stem.split('.').next().unwrap_or_default().to_lowercase();
     if label.ends_with(".txt") {
-        return Ok(read_prompts(&stem, &label, &text));
+        return read_prompts(&stem, &label, &text);
     }
     let file = Path::new(&label).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let definition = BenchmarkDefinition { name: stem, files: vec![file], ..BenchmarkDefinition::default() };
@@ -321,24 +321,24 @@ fn not_found(name: &str, path: &Path) -> BenchmarkError {
     BenchmarkError::NotFound { name: name.to_owned(), path: path.to_path_buf() }
 }
 
-/// One prompt a line.
-fn read_prompts(name: &str, label: &str, text: &[u8]) -> LoadedBenchmark {
+/// One prompt a line; a blank line is none.
+fn read_prompts(name: &str, label: &str, text: &[u8]) -> Result<LoadedBenchmark, BenchmarkError> {
     let lines = String::from_utf8_lossy(text);
-    let items = lines.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let items = items.map(|(number, line)| Item {
-        id: (number + 1).to_string(),
-        stem: line.trim().to_owned(),
-        options: Vec::new(),
-    });
-    let file = Path::new(label).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    LoadedBenchmark {
-        meta: BenchmarkMeta {
-            name: name.to_owned(),
-            files: vec![BenchmarkFile { name: file, size: text.len() as u64, sha256: sha256_hex(text) }],
-            ..BenchmarkMeta::default()
-        },
-        items: items.collect(),
+    let mut items = Vec::new();
+    for (number, line) in (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        if words_of(line).is_empty() {
+            return Err(BenchmarkError::Item {
+                name: name.to_owned(),
+                place: format!("{label}:{number}"),
+                problem: "an item without a word".to_owned(),
+            });
+        }
+        items.push(Item { id: number.to_string(), stem: line.trim().to_owned(), options: Vec::new() });
     }
+    let file = Path::new(label).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let file = BenchmarkFile { name: file, size: text.len() as u64, sha256: sha256_hex(text) };
+    let meta = BenchmarkMeta { name: name.to_owned(), files: vec![file], ..BenchmarkMeta::default() };
+    Ok(LoadedBenchmark { meta, items })
 }
 
 fn read_definition(
@@ -380,14 +380,31 @@ fn read_definition(
         for file in supply.kept(want, format).map_err(wrap)? {
             loaded.add(definition, &file)?;
         }
-        return Ok(loaded);
+        return check_canaries(definition, loaded);
     }
     for pattern in &definition.files {
         for file in local_files(name, pattern, folder, format)? {
             loaded.add(definition, &file)?;
         }
     }
-    Ok(loaded)
+    check_canaries(definition, loaded)
+}
+
+/// A canary column that holds nothing is the wrong column.
+fn check_canaries(
+    definition: &BenchmarkDefinition,
+    loaded: LoadedBenchmark,
+) -> Result<LoadedBenchmark, BenchmarkError> {
+    match &definition.canary_column {
+        Some(column) if loaded.meta.canaries.is_empty() && !loaded.items.is_empty() => {
+            Err(BenchmarkError::Item {
+                name: definition.name.clone(),
+                place: "definition".to_owned(),
+                problem: format!("no row has a canary in column `{column}`"),
+            })
+        }
+        _ => Ok(loaded),
+    }
 }
 
 fn local_files(
@@ -415,20 +432,20 @@ impl LoadedBenchmark {
         let wrap = |source| BenchmarkError::Source { name: definition.name.clone(), source };
         let (sha256, size) = crate::source::open::digest(file).map_err(wrap)?;
         self.meta.files.push(BenchmarkFile { name: file.name.clone(), size, sha256 });
-        read_items(definition, file, &mut self.items)
+        read_items(definition, file, self)
     }
 }
 
 fn read_items(
     definition: &BenchmarkDefinition,
     file: &SourceFile,
-    items: &mut Vec<Item>,
+    loaded: &mut LoadedBenchmark,
 ) -> Result<(), BenchmarkError> {
     let wrap = |source| BenchmarkError::Source { name: definition.name.clone(), source };
     let predicate = predicate(definition, file)?;
     let text = |item: &Item| sha256_hex(format!("{}\0{}", item.stem, item.options.join("\0")).as_bytes());
     let mut seen: BTreeSet<String> = match definition.distinct {
-        true => items.iter().map(text).collect(),
+        true => loaded.items.iter().map(text).collect(),
         false => BTreeSet::new(),
     };
     let request = ReadRequest::whole(Sampler::all(0), 1 << 20);
@@ -444,16 +461,19 @@ fn read_items(
             let present = chunk.batch.present(index);
             let item = ItemColumns::of(definition, &present).and_then(|columns| {
                 let cells = chunk.batch.decode(index, &columns.names())?;
-                columns.item(&cells, number, definition)
+                let canary = columns.canary(&cells)?;
+                Ok((columns.item(&cells, number, definition)?, canary))
             });
-            let item = item.map_err(|problem| BenchmarkError::Item {
+            let (item, canary) = item.map_err(|problem| BenchmarkError::Item {
                 name: definition.name.clone(),
                 place: file.place(number),
                 problem,
             })?;
             if !definition.distinct || seen.insert(text(&item)) {
-                items.push(item);
+                loaded.items.push(item);
             }
+            // as a rule all rows have the same one
+            loaded.meta.canaries.extend(canary.filter(|canary| !loaded.meta.canaries.contains(canary)));
         }
     }
     Ok(())
@@ -492,6 +512,7 @@ struct ItemColumns {
     id: Option<String>,
     prompt: Vec<String>,
     options: Vec<String>,
+    canary: Option<String>,
 }
 
 impl ItemColumns {
@@ -507,7 +528,8 @@ impl ItemColumns {
         } else {
             definition.prompt.clone()
         };
-        if let Some(missing) = prompt.iter().find(|path| !has(&root(path))) {
+        let canary = definition.canary_column.clone();
+        if let Some(missing) = prompt.iter().chain(&canary).find(|path| !has(&root(path))) {
             return Err(format!("has no column `{missing}`; there are {}", quoted(present)));
         }
         let options = if definition.prompt.is_empty() && definition.options.is_empty() {
@@ -516,12 +538,22 @@ impl ItemColumns {
             definition.options.clone()
         };
         let id = definition.id.clone().or_else(|| first(&["id", "task_id", "unique_id", "question_id"]));
-        Ok(ItemColumns { id: id.filter(|id| has(&root(id))), prompt, options })
+        Ok(ItemColumns { id: id.filter(|id| has(&root(id))), prompt, options, canary })
     }
 
     fn names(&self) -> Vec<String> {
-        let all = self.id.iter().chain(&self.prompt).chain(&self.options);
+        let all = self.id.iter().chain(&self.prompt).chain(&self.options).chain(&self.canary);
         all.map(|path| path.split('.').next().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// What is looked for on account of the canary column, the last of `cells`.
+    fn canary(&self, cells: &[Cell]) -> Result<Option<String>, String> {
+        let (Some(path), Some(cell)) = (&self.canary, cells.last()) else { return Ok(None) };
+        let fields: Vec<&str> = path.split('.').skip(1).collect();
+        let mut texts = Vec::new();
+        collect_texts(cell, &fields, &mut texts)
+            .map_err(|kind| format!("column `{path}` is {kind}, not text"))?;
+        Ok(canary_of(&texts.join("\n")).map(str::to_owned))
     }
 
     fn item(&self, cells: &[Cell], number: u64, definition: &BenchmarkDefinition) -> Result<Item, String> {
@@ -550,14 +582,11 @@ impl ItemColumns {
             options.extend(next()?);
         }
         let stem = stem.join("\n");
-        if stem.trim().is_empty() {
-            return Err(format!("an item without text in `{}`", self.prompt.join("`, `")));
+        let stem = definition.without_cues(&stem).to_owned();
+        if words_of(&stem).is_empty() {
+            return Err(format!("an item without a word in `{}`", self.prompt.join("`, `")));
         }
-        Ok(Item {
-            id: id.unwrap_or_else(|| number.to_string()),
-            stem: definition.without_cues(&stem).to_owned(),
-            options,
-        })
+        Ok(Item { id: id.unwrap_or_else(|| number.to_string()), stem, options })
     }
 }
 

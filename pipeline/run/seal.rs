@@ -347,6 +347,7 @@ impl Sealing<'_> {
                 items: entry.coverage.items,
                 protected_ngram: entry.coverage.by_ngram,
                 protected_short: entry.coverage.by_short_item,
+                protected_near: Some(entry.coverage.by_near_copy),
                 not_protected: entry.coverage.not_protected,
                 rows_dropped: dropped,
                 rows_reported: reported,

@@ -188,6 +188,52 @@ fn refuses_a_definition_that_names_an_absent_column() {
     build_refused(&case, &["bench.toml"], &["items.jsonl", "`query`", "`question`", "hint:"]);
 }
 
+const GUIDS: [&str; 2] = ["5c3fa1d2-90be-4e17-8a6b-77d04c21e9f8", "b1d07e66-2f4a-47c9-9e05-31c8fa5d2b70"];
+
+/// A benchmark with a canary in each row, as the CSV files of gated benchmarks have it.
+fn with_canary_column() -> Case {
+    let case = case();
+    case.put(
+        "items.csv",
+        format!("Question,Canary String\n\"{LONG}\",demo:{}\n\"{SHORT}\",{}\n", GUIDS[0], GUIDS[1]),
+    );
+    case.put("bench.toml", "name = \"bench\"\nfiles = [\"items.csv\"]\nprompt = \"Question\"\ncanary_column = \"Canary String\"\nsensitive = true\n");
+    case
+}
+
+#[test]
+fn a_canary_of_a_column_drops_a_row_alone_and_behind_its_prefix() {
+    let case = with_canary_column();
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "bench.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let texts = GUIDS.iter().flat_map(|guid| {
+        [guid.to_string(), format!("demo:{guid}"), format!("<!-- gpqa:0042:{} -->", guid.to_uppercase())]
+    });
+    let texts: Vec<String> = texts.collect();
+    let row = |text: &String| json!({"text": format!("A page. {text}. Its end.")}).to_string() + "\n";
+    case.put("rows.jsonl", texts.iter().map(row).collect::<String>());
+    let found = checked(&case, "rows.jsonl");
+    assert_eq!(found.len(), texts.len(), "{found:?}");
+    assert!(
+        found.iter().all(|hit| hit["rule"] == "canary" && hit["action"] == "drop" && hit["excerpt"] == "")
+    );
+}
+
+#[test]
+fn refuses_a_canary_column_that_is_not_there_or_is_empty() {
+    let case = with_canary_column();
+    let bench = |column: &str| {
+        format!(
+            "name = \"bench\"\nfiles = [\"items.csv\"]\nprompt = \"Question\"\ncanary_column = \"{column}\"\n"
+        )
+    };
+    case.put("bench.toml", bench("canary"));
+    build_refused(&case, &["bench.toml"], &["items.csv", "`canary`", "`Canary String`", "hint:"]);
+    case.put("items.csv", format!("Question,Canary String\n\"{LONG}\",\n"));
+    case.put("bench.toml", bench("Canary String"));
+    build_refused(&case, &["bench.toml"], &["no row has a canary in column `Canary String`"]);
+}
+
 #[test]
 fn refuses_an_empty_benchmark() {
     let case = case();
@@ -196,10 +242,14 @@ fn refuses_an_empty_benchmark() {
 }
 
 #[test]
-fn refuses_an_item_without_text() {
+fn refuses_an_item_that_yields_no_word() {
     let case = case();
-    case.put("items.jsonl", "{\"id\": \"a\", \"question\": \"  \"}\n");
-    build_refused(&case, &["bench.toml"], &["items.jsonl:1", "without text"]);
+    for text in ["  ", "?! …", "\\\\left( \\\\right)"] {
+        case.put("items.jsonl", format!("{{\"id\": \"a\", \"question\": \"{text}\"}}\n"));
+        build_refused(&case, &["bench.toml"], &["items.jsonl:1", "without a word", "`question`"]);
+    }
+    case.put("prompts.txt", "How many legs do seven spiders have?\n---\n");
+    build_refused(&case, &["prompts.txt"], &["prompts.txt:2", "without a word"]);
 }
 
 #[test]
@@ -214,6 +264,39 @@ fn refuses_n_below_5_and_above_50() {
     let case = case();
     build_refused(&case, &["bench.toml", "--ngram", "4"], &["4", "5"]);
     build_refused(&case, &["bench.toml", "--ngram", "51"], &["51", "50"]);
+}
+
+#[test]
+fn refuses_a_blocklist_of_another_format_version_and_names_both() {
+    let case = built();
+    let mut bytes = std::fs::read(case.path("bench.blk")).unwrap();
+    bytes[8] += 1;
+    case.put("other.blk", &bytes);
+    let ran = case.potable(&["blocklist", "check", "other.blk", "rows.jsonl"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    let (found, read) = (bytes[8].to_string(), (bytes[8] - 1).to_string());
+    for word in ["other.blk", &format!("version `{found}`"), &format!("version `{read}`"), "hint:"] {
+        assert!(ran.stderr.contains(word), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn refuses_a_blocklist_of_another_normaliser_and_names_both() {
+    let case = built();
+    let mut bytes = std::fs::read(case.path("bench.blk")).unwrap();
+    let (ours, other) = (b"\"words-1\"", b"\"words-7\"");
+    let at = bytes.windows(ours.len()).position(|window| window == ours).unwrap();
+    bytes[at..at + other.len()].copy_from_slice(other);
+    // the checksum is made right again: not the damage is to be found, but the normaliser
+    let content = bytes.len() - 16;
+    let sum = xxhash_rust::xxh3::xxh3_128(&bytes[..content]).to_le_bytes();
+    bytes[content..].copy_from_slice(&sum);
+    case.put("other.blk", &bytes);
+    let ran = case.potable(&["blocklist", "check", "other.blk", "rows.jsonl"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    for word in ["other.blk", "`words-7`", "`words-1`", "hint:"] {
+        assert!(ran.stderr.contains(word), "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -199,6 +199,8 @@ fn benchmark(found: &mut Collector, name: &str, old: &BenchmarkRecord, new: &Ben
     found.field(nothing_left, of("items protected by n-grams"), ngram);
     let short = (&old.protected_short, &new.protected_short);
     found.field(nothing_left, of("items protected as short items"), short);
+    let near = (&old.protected_near, &new.protected_near);
+    found.field(Material, of("items protected from near copies"), near);
     let open = (&old.not_protected, &new.not_protected);
     found.field(Material, of("items not protected"), open);
 }

@@ -185,6 +185,7 @@ fn benchmark() -> impl Strategy<Value = BenchmarkRecord> {
             items: counts[0],
             protected_ngram: counts[1],
             protected_short: counts[2],
+            protected_near: counts[2].checked_sub(1),
             not_protected: counts[3],
             rows_dropped: counts[4],
             rows_reported: counts[5],
