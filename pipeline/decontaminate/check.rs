@@ -1,10 +1,10 @@
 //! Checks rows of any corpus file against a blocklist, outside of a run.
 
-use potable_blocklists::Blocklist;
+use potable_blocklists::{Action, Blocklist};
 use rayon::prelude::*;
 
 use super::{Decontaminator, Match};
-use crate::source::adapt::{Adapted, Conversation, MappingFile, Message, Outcome, Role};
+use crate::source::adapt::{Adapted, Conversation, Mapping, MappingFile, Message, Outcome, Role};
 use crate::source::cell::Cell;
 use crate::source::error::SourceError;
 use crate::source::open::SourceFile;
@@ -113,23 +113,15 @@ pub fn texts_of_file(file: &SourceFile) -> Result<Vec<String>, SourceError> {
 /// Gives the mapped rows of a file to `visit` until it says that it has enough.
 fn each_row(file: &SourceFile, visit: &mut dyn FnMut(Adapted) -> bool) -> Result<(), SourceError> {
     let mut reader = open_reader(file, "check", &ReadRequest::whole(Sampler::all(0), CHUNK_BYTES))?;
+    let mut rows = Rows::new(file);
     while let Some(chunk) = reader.next_chunk()? {
         for index in 0..chunk.batch.len() {
-            let (columns, cells) = decode(file, &chunk, index)?;
-            if !visit(adapt(&columns, &cells)) {
+            if !visit(rows.read(&chunk, index)?.1) {
                 return Ok(());
             }
         }
     }
     Ok(())
-}
-
-/// All columns of a row, and their values.
-fn decode(file: &SourceFile, chunk: &Chunk, index: usize) -> Result<(Vec<String>, Vec<Cell>), SourceError> {
-    let columns = chunk.batch.present(index);
-    let bad = |reason| SourceError::BadRow { place: file.place(chunk.batch.row_number(index)), reason };
-    let cells = chunk.batch.decode(index, &columns).map_err(bad)?;
-    Ok((columns, cells))
 }
 
 fn check_chunk(
@@ -139,47 +131,73 @@ fn check_chunk(
     strict: bool,
 ) -> Result<(Vec<RowVerdict>, CheckCounts), SourceError> {
     let mut decontaminator = Decontaminator::new(Some(blocklist), strict);
+    let mut rows = Rows::new(file);
     let mut counts = CheckCounts::default();
     let mut verdicts = Vec::new();
     for index in 0..chunk.batch.len() {
-        let (columns, cells) = decode(file, chunk, index)?;
-        let adapted = adapt(&columns, &cells);
+        let (id, adapted) = rows.read(chunk, index)?;
         counts.rows += 1;
-        let texts = texts_of(&adapted);
-        counts.bytes += texts.iter().map(|(_, text)| text.len() as u64).sum::<u64>();
-        let verdict = decontaminator.apply(adapted);
-        if verdict.matches.is_empty() {
+        counts.bytes += bytes_of(&adapted);
+        let matches = decontaminator.find(&adapted);
+        if matches.is_empty() {
             continue;
         }
-        if verdict.row.is_err() {
+        if matches.iter().any(|found| found.action == Action::Drop) {
             counts.dropped += 1;
         } else {
             counts.reported += 1;
         }
-        let id = own_id(&columns, &cells)
-            .unwrap_or_else(|| format!("{}:{}", file.name, chunk.batch.row_number(index)));
-        verdicts.push(RowVerdict { id, matches: verdict.matches, texts });
+        let id = id.unwrap_or_else(|| format!("{}:{}", file.name, chunk.batch.row_number(index)));
+        verdicts.push(RowVerdict { id, matches, texts: texts_of(&adapted) });
     }
     Ok((verdicts, counts))
 }
 
-/// The row as `prep` would map it; where the columns do not tell, a conversation of all its texts.
-fn adapt(columns: &[String], cells: &[Cell]) -> Adapted {
-    let mapping = MappingFile::default().detect("check", columns);
-    let mapping = mapping.and_then(|mapping| mapping.resolve("check", &[], columns));
-    if let Ok(mapping) = mapping {
-        let at = |name: &String| columns.iter().position(|column| column == name);
-        let wanted = mapping
-            .columns
-            .iter()
-            .map(|name| at(name).and_then(|i| cells.get(i)).cloned().unwrap_or_default());
-        if let Ok(Outcome::Keep(adapted)) = mapping.adapt(wanted.collect(), None) {
-            return adapted;
-        }
+/// Reads the rows of a file as `prep` would map them.
+struct Rows<'f> {
+    file: &'f SourceFile,
+    /// Columns of the row before, and how they are mapped; nearly always those of the next one too.
+    columns: Vec<String>,
+    mapping: Option<Mapping>,
+}
+
+impl<'f> Rows<'f> {
+    fn new(file: &'f SourceFile) -> Self {
+        Rows { file, columns: Vec::new(), mapping: None }
     }
-    let mut messages = Vec::new();
-    cells.iter().for_each(|cell| leaves(cell, &mut messages));
-    Adapted::Chat(Conversation { messages, tools: Vec::new() })
+
+    /// The row's own id and the row; where the columns do not tell what it means, a conversation of all
+    /// its texts.
+    fn read(&mut self, chunk: &Chunk, index: usize) -> Result<(Option<String>, Adapted), SourceError> {
+        let (columns, mut cells) = self.decode(chunk, index)?;
+        let id = own_id(&columns, &cells);
+        if columns != self.columns {
+            let mapping = MappingFile::default().detect("check", &columns);
+            let mapping = mapping.and_then(|mapping| mapping.resolve("check", &[], &columns));
+            (self.columns, self.mapping) = (columns, mapping.ok());
+        }
+        if let Some(mapping) = &self.mapping {
+            let mut take = |name: &String| {
+                let at = self.columns.iter().position(|column| column == name)?;
+                cells.get_mut(at).map(std::mem::take)
+            };
+            let wanted = mapping.columns.iter().map(|name| take(name).unwrap_or_default()).collect();
+            if let Ok(Outcome::Keep(adapted)) = mapping.adapt(wanted, None) {
+                return Ok((id, adapted));
+            }
+            cells = self.decode(chunk, index)?.1;
+        }
+        let mut messages = Vec::new();
+        cells.iter().for_each(|cell| leaves(cell, &mut messages));
+        Ok((id, Adapted::Chat(Conversation { messages, tools: Vec::new() })))
+    }
+
+    /// All columns of a row, and their values.
+    fn decode(&self, chunk: &Chunk, index: usize) -> Result<(Vec<String>, Vec<Cell>), SourceError> {
+        let place = || self.file.place(chunk.batch.row_number(index));
+        let bad = |reason| SourceError::BadRow { place: place(), reason };
+        chunk.batch.decode_all(index).map_err(bad)
+    }
 }
 
 /// Every text of a value as a message of its own. Whether a text is a prompt is not known, so that
@@ -198,6 +216,15 @@ fn texts_of(adapted: &Adapted) -> Vec<(u32, String)> {
         Adapted::Document(document) => vec![(0, document.text.clone())],
         Adapted::Chat(conversation) => {
             conversation.strings().into_iter().map(|(message, text, _)| (message, text.to_owned())).collect()
+        }
+    }
+}
+
+fn bytes_of(adapted: &Adapted) -> u64 {
+    match adapted {
+        Adapted::Document(document) => document.text.len() as u64,
+        Adapted::Chat(conversation) => {
+            conversation.strings().iter().map(|(_, text, _)| text.len() as u64).sum()
         }
     }
 }

@@ -82,10 +82,7 @@ impl<'b> Decontaminator<'b> {
 
     /// Checks every string of a row that can end up in a shard.
     pub fn apply(&mut self, row: Adapted) -> Verdict {
-        let matches = match &row {
-            Adapted::Chat(conversation) => self.scan(&conversation.strings()),
-            Adapted::Document(document) => self.scan(&[(0, document.text.as_str(), true)]),
-        };
+        let matches = self.find(&row);
         let drops = matches.iter().filter(|m| m.action == Action::Drop);
         let reason = drops.map(|m| reason_of(m.rule)).min();
         let row = match reason {
@@ -98,6 +95,14 @@ impl<'b> Decontaminator<'b> {
             }),
         };
         Verdict { row, matches }
+    }
+
+    /// What is found in the strings that [`apply`](Self::apply) checks.
+    pub fn find(&mut self, row: &Adapted) -> Vec<Match> {
+        match row {
+            Adapted::Chat(conversation) => self.scan(&conversation.strings()),
+            Adapted::Document(document) => self.scan(&[(0, document.text.as_str(), true)]),
+        }
     }
 
     fn scan(&mut self, strings: &[(u32, &str, bool)]) -> Vec<Match> {

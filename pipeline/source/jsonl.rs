@@ -186,11 +186,35 @@ pub fn count_rows(file: &SourceFile) -> Result<u64, SourceError> {
 /// # Errors
 /// The parser's words.
 pub fn decode(line: &[u8], columns: &[String]) -> Result<Vec<Cell>, String> {
+    parse(line, Wanted(columns))
+}
+
+/// Parses a row whole: its keys, each once, in the order in which they first stand, and their values. A key
+/// given twice counts with its last value.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_all(line: &[u8]) -> Result<(Vec<String>, Vec<Cell>), String> {
+    parse(line, All)
+}
+
+fn parse<'de, S: DeserializeSeed<'de>>(line: &'de [u8], seed: S) -> Result<S::Value, String> {
     let line = bare(line);
-    let mut parser = serde_json::Deserializer::from_slice(line);
-    let cells = Wanted(columns).deserialize(&mut parser).map_err(|e| broken(&e))?;
+    match simdutf8::basic::from_utf8(line) {
+        Ok(text) => finish(serde_json::Deserializer::from_str(text), seed),
+        // its parser says where the text is broken
+        Err(_) => finish(serde_json::Deserializer::from_slice(line), seed),
+    }
+}
+
+fn finish<'de, R, S>(mut parser: serde_json::Deserializer<R>, seed: S) -> Result<S::Value, String>
+where
+    R: serde_json::de::Read<'de>,
+    S: DeserializeSeed<'de>,
+{
+    let value = seed.deserialize(&mut parser).map_err(|e| broken(&e))?;
     parser.end().map_err(|e| broken(&e))?;
-    Ok(cells)
+    Ok(value)
 }
 
 /// The keys of a row; none of a row that cannot be read. Values are passed over, so that one that
@@ -235,6 +259,36 @@ fn broken(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
     format!("broken JSON at byte {}: {text}", error.column())
+}
+
+struct All;
+
+impl<'de> DeserializeSeed<'de> for All {
+    type Value = (Vec<String>, Vec<Cell>);
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for All {
+    type Value = (Vec<String>, Vec<Cell>);
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("a JSON object")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut keys, mut cells): Self::Value = Default::default();
+        while let Some(key) = map.next_key::<String>()? {
+            let value = map.next_value()?;
+            match keys.iter().position(|known| *known == key).and_then(|at| cells.get_mut(at)) {
+                Some(slot) => *slot = value,
+                None => {
+                    keys.push(key);
+                    cells.push(value);
+                }
+            }
+        }
+        Ok((keys, cells))
+    }
 }
 
 struct Wanted<'a>(&'a [String]);

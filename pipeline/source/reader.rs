@@ -209,6 +209,19 @@ impl RowBatch {
         }
     }
 
+    /// The columns or keys that a row has, and their values.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_all(&self, index: usize) -> Result<(Vec<String>, Vec<Cell>), String> {
+        if let RowBatch::Json(text, rows) = self {
+            return jsonl::decode_all(row_text(text, rows, index));
+        }
+        let columns = self.present(index);
+        let cells = self.decode(index, &columns)?;
+        Ok((columns, cells))
+    }
+
     /// The columns or keys that a row has.
     pub fn present(&self, index: usize) -> Vec<String> {
         match self {
