@@ -1,3 +1,7 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
 use super::*;
 use crate::index::Protection;
 
@@ -169,4 +173,79 @@ fn a_second_transcription_lowers_no_recall() {
         }
     }
     assert!(found >= 48, "{found}");
+}
+
+/// A word of few, so that items share runs of words.
+fn some_words(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<&'static str>> {
+    let vocabulary = vec![
+        "red", "harbour", "count", "seven", "boats", "17", "x", "2048", "lantern", "moves", "between",
+        "winter",
+    ];
+    prop::collection::vec(prop::sample::select(vocabulary), count)
+}
+
+/// The same words in another spelling.
+fn respelled(stem: &str, way: usize) -> String {
+    match way % 4 {
+        0 => stem.to_uppercase(),
+        1 => stem.replace(' ', ", "),
+        2 => format!("\u{feff}{}", stem.replace("red", "r\u{435}d").replace(' ', "\u{a0}\\n")),
+        _ => stem.to_owned(),
+    }
+}
+
+/// The rows and items with a hit that drops, as (row, id of the item).
+fn dropping(list: &Blocklist, rows: &[String]) -> BTreeSet<(usize, String)> {
+    let mut scanner = crate::Scanner::new(list);
+    let mut found = BTreeSet::new();
+    for (row, text) in rows.iter().enumerate() {
+        let part = crate::Part { text, message: 0, whole_prompt: true };
+        let hits = scanner.check(&[part], false).iter();
+        let drops = hits.filter(|hit| hit.action == crate::Action::Drop && hit.benchmark == 0);
+        found.extend(drops.map(|hit| (row, list.item_id(hit.item).to_owned())));
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// A transcription has the words of an item in another spelling, and stands in another benchmark.
+    #[test]
+    fn a_second_transcription_loses_no_pair_of_row_and_item(
+        stems in prop::collection::vec(some_words(3..40), 1..8),
+        stock in some_words(8..16),
+        chosen in prop::collection::vec(any::<bool>(), 8),
+        ways in prop::collection::vec(0usize..4, 8),
+        copies in 1usize..4,
+        picks in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, 4usize..40, 4usize..30), 1..12),
+    ) {
+        let stems: Vec<Vec<&str>> = (0..)
+            .zip(&stems)
+            .map(|(at, stem)| if at % 3 == 0 { [&stem[..], &stock[..]].concat() } else { stem.clone() })
+            .collect();
+        let text = |words: &[&str]| words.join(" ");
+        let named = |at: usize, stem: String| Item { id: at.to_string(), stem, options: Vec::new() };
+        let list = |copies: usize| {
+            let mut builder = BlocklistBuilder::new(13).expect("n");
+            builder.add(meta("a"), stems.iter().enumerate().map(|(at, stem)| named(at, text(stem)))).expect("items");
+            for copy in 0..copies {
+                let again = stems.iter().enumerate().filter(|(at, _)| *at == 0 || chosen[at % 8]);
+                let again = again.map(|(at, stem)| named(at, respelled(&text(stem), ways[(at + copy) % 8] + copy)));
+                builder.add(meta(&format!("copy-{copy}")), again).expect("items");
+            }
+            builder.build().expect("built")
+        };
+        let rows: Vec<String> = picks
+            .iter()
+            .map(|(pick, from, length, every)| {
+                let words = pick.get(&stems).iter().skip(*from).take(*length).enumerate();
+                let words = words.map(|(at, word)| if at % every == every - 1 { "walnut" } else { word });
+                words.collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        let (before, after) = (dropping(&list(0), &rows), dropping(&list(copies), &rows));
+        let lost: Vec<_> = before.difference(&after).collect();
+        prop_assert!(lost.is_empty(), "{lost:?} of {before:?}");
+    }
 }

@@ -25,6 +25,13 @@ const ANYWHERE_DISTINCT: usize = 6;
 const MOST_POSITIONS: usize = 4;
 const MOST_WEAK_RECORDS: usize = 8;
 
+/// Words of a gram that a run of boilerplate may fill: what is left of it says too little alone. A
+/// template that goes on with the data of its item (a format, then names) has a different gram in
+/// each item, and none of them stands in several.
+fn stock_words(ngram: usize) -> usize {
+    ngram - ngram * 2 / 5
+}
+
 /// Words of a block: every n-gram of a text holds a whole block of those that begin at multiples
 /// of this.
 pub(crate) fn block_words(ngram: usize) -> usize {
@@ -131,7 +138,7 @@ pub(crate) struct Plan<'c> {
     grams: Vec<Gram>,
 }
 
-/// A gram of a text. `hollow`: it has hardly a real word.
+/// A gram of a text. `hollow`: it has hardly a real word, or is nearly filled by boilerplate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Gram {
     key: u64,
@@ -243,13 +250,19 @@ impl<'c> Plan<'c> {
         let mut grams = std::mem::take(&mut self.grams);
         grams.clear();
         self.texts.iter_mut().for_each(|text| text.solid = false);
+        let stock = self.stock_runs();
+        let mut is_stock = Vec::new();
         for (number, text) in self.texts.iter().enumerate().filter(|(_, text)| !text.canary) {
             let number = small("texts", number)?;
             let needed = REAL_WORDS.min(self.ngram.div_ceil(2));
+            let run = stock_words(self.ngram);
+            is_stock.clear();
+            gram::each(&text.hashes, run, |_, key| is_stock.push(stock.binary_search(&key).is_ok()));
             gram::each(&text.hashes, self.ngram, |start, key| {
                 let flags = text.flags.get(start..start + self.ngram).unwrap_or_default();
-                let (position, hollow) = (start as u32, real_words(flags) < needed);
-                grams.push(Gram { key, text: number, position, hollow });
+                let runs = is_stock.get(start..=start + self.ngram - run).unwrap_or_default();
+                let hollow = real_words(flags) < needed || runs.contains(&true);
+                grams.push(Gram { key, text: number, position: start as u32, hollow });
             });
         }
         grams.sort_unstable();
@@ -262,6 +275,19 @@ impl<'c> Plan<'c> {
         }
         self.grams = grams;
         Ok(())
+    }
+
+    /// The runs of [`stock_words`] words that stand in several unrelated items, sorted.
+    fn stock_runs(&self) -> Vec<u64> {
+        let mut runs = Vec::new();
+        for text in self.texts.iter().filter(|text| !text.canary && text.hashes.len() >= self.ngram) {
+            let family = self.families[text.item as usize];
+            gram::each(&text.hashes, stock_words(self.ngram), |_, key| runs.push((key, family)));
+        }
+        runs.sort_unstable();
+        runs.dedup();
+        let stock = runs.chunk_by(|a, b| a.0 == b.0).filter(|group| group.len() >= BOILERPLATE_FAMILIES);
+        stock.map(|group| group[0].0).collect()
     }
 
     /// Decides which texts are matched whole: those without a solid gram, by length and content.

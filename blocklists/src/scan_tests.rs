@@ -102,6 +102,26 @@ fn reports_boilerplate_and_drops_nothing_for_it() {
 }
 
 #[test]
+fn a_template_that_goes_on_with_data_of_its_item_is_boilerplate() {
+    let stock = "the input is given from standard input in this format";
+    let topics =
+        ["a grid of wet sand", "three ferries on a canal", "some kites above a hill", "an orchard row"];
+    let more = [
+        "whose corners sink by different depths every night until a keeper rakes all of it level again",
+        "carry bricks upstream while the locks are repaired and nobody may pass them before evening falls",
+        "pull at their strings in turn so that a child below can tell which wind blew first that day",
+        "holds pears of five kinds and the gardener picks from both its ends but never twice in a row",
+    ];
+    let story = |at: usize| format!("{} {}", topics[at], more[at]);
+    let items = (0..4).map(|at| item(&format!("{}. {stock}: {}", story(at), topics[at]), &[])).collect();
+    let list = blocklist(items, &[]);
+    // the run of words stands in one item only, the most of it in all
+    let found = hits(&list, &format!("Read it, since {stock}: {}", topics[1]), Prompt::No);
+    assert!(!found.is_empty() && found.iter().all(|hit| hit.2 == Action::Report), "{found:?}");
+    assert_eq!(hits(&list, &format!("Look: {}.", story(1)), Prompt::No), [(1, Rule::NGram, Action::Drop)]);
+}
+
+#[test]
 fn a_transcription_makes_no_boilerplate() {
     let items = (0..4).map(|_| item(LONG, &[])).collect();
     let found = hits(&blocklist(items, &[]), LONG, Prompt::No);
@@ -265,44 +285,134 @@ fn the_mark_of_an_excerpt_is_what_matched() {
     }
 }
 
-/// The items that a text drops, and those with any hit, by comparing words one with another.
-fn naive(items: &[Item], n: usize, text: &str) -> (BTreeSet<u32>, BTreeSet<u32>) {
-    let mut corpus = Corpus::default();
-    items.iter().for_each(|item| corpus.add(0, item.clone()));
-    let families = families(&corpus);
-    let stems: Vec<Vec<String>> = items.iter().map(|item| words_of(&item.stem)).collect();
-    let row = words_of(text);
-    let holds = |words: &[String], run: &[String]| words.windows(run.len()).any(|w| w == run);
-    let common = |run: &[String]| {
-        let holders = stems.iter().zip(&families).filter(|(stem, _)| holds(stem, run));
-        holders.map(|(_, family)| family).collect::<BTreeSet<_>>().len() >= BOILERPLATE_FAMILIES
-    };
-    let real = |run: &[String]| {
-        let real = |word: &&String| word.len() > 1 && !word.starts_with(char::is_numeric);
-        run.iter().filter(real).count()
-    };
-    let weak = |run: &[String]| common(run) || real(run) < 4.min(n.div_ceil(2));
-    let (mut drops, mut any) = (BTreeSet::new(), BTreeSet::new());
-    for (number, stem) in stems.iter().enumerate() {
-        let number = number as u32;
-        for run in stem.windows(n).filter(|run| holds(&row, run)) {
-            any.insert(number);
-            if !weak(run) {
-                drops.insert(number);
-            }
-        }
-        let whole = stem.windows(n).all(&weak);
-        let distinct = stem.iter().collect::<BTreeSet<_>>().len();
-        let varied = real(stem) >= 4 || (real(stem) >= 1 && distinct >= 6);
-        let plain = stem.len() >= n || (stem.len() >= 8 && varied);
-        if whole && plain && holds(&row, stem) {
-            any.insert(number);
-            if !common(stem) {
-                drops.insert(number);
-            }
-        }
+/// The n-gram and short-item rules by comparing words one with another.
+struct Naive {
+    n: usize,
+    stems: Vec<Vec<String>>,
+    families: Vec<u32>,
+    /// Items whose grams are all weak.
+    whole: Vec<bool>,
+}
+
+fn holds(words: &[String], run: &[String]) -> bool {
+    words.windows(run.len()).any(|window| window == run)
+}
+
+fn real(run: &[String]) -> usize {
+    let real = |word: &&String| word.len() > 1 && !word.starts_with(char::is_numeric);
+    run.iter().filter(real).count()
+}
+
+impl Naive {
+    fn new(items: &[Item], n: usize) -> Self {
+        let mut corpus = Corpus::default();
+        items.iter().for_each(|item| corpus.add(0, item.clone()));
+        let families = families(&corpus);
+        let stems = items.iter().map(|item| words_of(&item.stem)).collect();
+        let mut naive = Self { n, stems, families, whole: Vec::new() };
+        naive.whole = naive.stems.iter().map(|stem| stem.windows(n).all(|run| naive.is_weak(run))).collect();
+        naive
     }
-    (drops, any)
+
+    /// Whether several unrelated items of `least` words or more hold `run`.
+    fn is_common(&self, run: &[String], least: usize) -> bool {
+        let holders = self.stems.iter().zip(&self.families);
+        let holders = holders.filter(|(stem, _)| stem.len() >= least && holds(stem, run));
+        holders.map(|(_, family)| family).collect::<BTreeSet<_>>().len() >= BOILERPLATE_FAMILIES
+    }
+
+    fn is_weak(&self, run: &[String]) -> bool {
+        let stock = self.n - self.n * 2 / 5;
+        real(run) < 4.min(self.n.div_ceil(2))
+            || self.is_common(run, 0)
+            || run.windows(stock).any(|part| self.is_common(part, self.n))
+    }
+
+    /// The items that a text drops, and those with any hit.
+    fn find(&self, text: &str) -> (BTreeSet<u32>, BTreeSet<u32>) {
+        let row = words_of(text);
+        let (mut drops, mut any) = (BTreeSet::new(), BTreeSet::new());
+        for (number, stem) in (0..).zip(&self.stems) {
+            for run in stem.windows(self.n).filter(|run| holds(&row, run)) {
+                any.insert(number);
+                if !drops.contains(&number) && !self.is_weak(run) {
+                    drops.insert(number);
+                }
+            }
+            let distinct = stem.iter().collect::<BTreeSet<_>>().len();
+            let varied = real(stem) >= 4 || (real(stem) >= 1 && distinct >= 6);
+            let plain = stem.len() >= self.n || (stem.len() >= 8 && varied);
+            if self.whole[number as usize] && plain && holds(&row, stem) {
+                any.insert(number);
+                if !self.is_common(stem, 0) {
+                    drops.insert(number);
+                }
+            }
+        }
+        (drops, any)
+    }
+}
+
+/// Says of each text what the scanner and the naive rules find, which must be the same.
+fn assert_agrees(items: &[Item], n: usize, texts: impl IntoIterator<Item = String>) -> usize {
+    let mut builder = BlocklistBuilder::new(n).expect("n").without_near_copies();
+    let meta = BenchmarkMeta { name: "a".into(), ..BenchmarkMeta::default() };
+    builder.add(meta, items.to_vec()).expect("items");
+    let list = builder.build().expect("built");
+    let naive = Naive::new(items, n);
+    let mut dropped = 0;
+    for text in texts {
+        let found = hits(&list, &text, Prompt::No);
+        let drops = found.iter().filter(|hit| hit.2 == Action::Drop).map(|hit| hit.0);
+        let drops: BTreeSet<u32> = drops.collect();
+        let any: BTreeSet<u32> = found.iter().map(|hit| hit.0).collect();
+        let (naive_drops, naive_any) = naive.find(&text);
+        dropped += usize::from(!drops.is_empty());
+        assert_eq!(drops, naive_drops, "{text}");
+        // boilerplate of many items names one of them
+        assert!(any.is_subset(&naive_any), "{text}");
+        assert_eq!(any.is_empty(), naive_any.is_empty(), "{text}");
+    }
+    dropped
+}
+
+/// The values at `key`, or at `messages` and `content`, of the lines of a file below the folder of
+/// measurements; `None`, and a word about it, if it is not there.
+fn fixture(file: &str, key: &str) -> Option<Vec<String>> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared").join(file);
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            format!("skipped: {} is not there\n", path.display()).as_bytes(),
+        );
+        return None;
+    };
+    let value = |line: &str| {
+        let row: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        match &row["messages"] {
+            serde_json::Value::Array(turns) => {
+                turns.iter().filter_map(|turn| turn["content"].as_str()).collect::<Vec<_>>().join("\n")
+            }
+            _ => row[key].as_str().expect("text").to_owned(),
+        }
+    };
+    Some(text.lines().map(value).collect())
+}
+
+#[test]
+fn agrees_with_a_naive_scan_over_the_fixtures() {
+    let sets = [("gsm8k", "question"), ("math500", "problem"), ("mbpp", "text"), ("olymmath_zh", "problem")];
+    let mut items = Vec::new();
+    for (set, key) in sets {
+        let lines = fixture(&format!("contamination/benchmarks/{set}.jsonl"), "question")
+            .or_else(|| fixture(&format!("contamination/benchmarks/{set}.jsonl"), key));
+        let Some(lines) = lines else { return };
+        items.extend(lines.iter().take(150).map(|stem| item(stem, &[])));
+    }
+    let Some(rows) = fixture("data/corpora/planted/planted.jsonl", "") else { return };
+    let texts: Vec<String> = items.iter().map(|item| format!("So: {} And now?", item.stem)).collect();
+    let dropped = assert_agrees(&items, 13, texts.into_iter().chain(rows));
+    assert!(dropped > items.len() * 9 / 10, "{dropped} of {}", items.len());
 }
 
 /// Words of a small vocabulary, so that items share grams.
@@ -333,20 +443,7 @@ proptest! {
         let text = row.join(" ");
         let items: Vec<Item> = stems.iter().map(|stem| item(&stem.join(" "), &[])).collect();
 
-        let mut builder = BlocklistBuilder::new(n).expect("n").without_near_copies();
-        let meta = BenchmarkMeta { name: "a".into(), ..BenchmarkMeta::default() };
-        builder.add(meta, items.clone()).expect("items");
-        let list = builder.build().expect("built");
-        let found = hits(&list, &text, Prompt::No);
-        let drops: BTreeSet<u32> =
-            found.iter().filter(|hit| hit.2 == Action::Drop).map(|hit| hit.0).collect();
-        let any: BTreeSet<u32> = found.iter().map(|hit| hit.0).collect();
-
-        let (naive_drops, naive_any) = naive(&items, n, &text);
-        prop_assert_eq!(drops, naive_drops);
-        // boilerplate of many items names one of them
-        prop_assert!(any.is_subset(&naive_any));
-        prop_assert_eq!(any.is_empty(), naive_any.is_empty());
+        assert_agrees(&items, n, [text]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 LOAD is chat rows (`messages`), DATA the folder with `benchmarks/` (see sets.py). Every tool reads the same
 bytes: LOAD's texts as rows of `id` and `text`. Prints MB of that file per CPU second (user and system, of the
 whole process), peak memory, and how many times slower than potable each is. A tool that is not there is named
-and left out. `--items FOLDER` keeps the items, `--mb N` cuts LOAD.
+and left out. Run it on a quiet machine.
 
   --potable BIN   default: target/release/potable
   --python PY     a Python with `decontaminate` (decon) installed: it needs Python 3.12
@@ -14,6 +14,7 @@ and left out. `--items FOLDER` keeps the items, `--mb N` cuts LOAD.
 """
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
 import resource
@@ -53,11 +54,9 @@ def measure(command, allowed=(0,)):
     return used.ru_utime + used.ru_stime, wall, used.ru_maxrss / 1024
 
 
-def texts(load, out, limit):
+def texts(load, whole, part, limit):
     """Writes the rows of `load` as `id` and `text`, and the first `limit` bytes of them to another file."""
-    whole, part, size = out / "corpus" / "rows.jsonl", out / "part" / "rows.jsonl", 0
-    whole.parent.mkdir()
-    part.parent.mkdir()
+    size = 0
     with open(load, encoding="utf-8") as rows, open(whole, "wb") as all_rows, open(part, "wb") as some:
         for row in map(json.loads, rows):
             text = "\n\n".join(message["content"] for message in row["messages"])
@@ -66,7 +65,6 @@ def texts(load, out, limit):
             if size < limit:
                 some.write(line)
             size += len(line)
-    return whole, part, size
 
 
 def references(items, out):
@@ -82,6 +80,16 @@ def references(items, out):
             for at, row in enumerate(rows)
         )
         (out / "decon" / file.name).write_text("".join(decon), encoding="utf-8")
+
+
+def prepare(options, out):
+    """Writes what the tools read. In a process of its own: the peak memory of a child counts from the
+    memory of its parent on, which stays small this way."""
+    absent = sets.write(options.data, out / "items", sets.OPEN)
+    if absent:
+        print("absent sets: " + ", ".join(absent), flush=True)
+    references(out / "items", out)
+    texts(options.load, out / "corpus" / "rows.jsonl", out / "part" / "rows.jsonl", options.decon_mb * 1e6)
 
 
 class Table:
@@ -160,11 +168,15 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="potable-bench-") as folder:
         out = pathlib.Path(folder)
-        absent = sets.write(options.data, out / "items", sets.OPEN)
-        if absent:
-            print("absent sets: " + ", ".join(absent))
-        references(out / "items", out)
-        whole, part, size = texts(options.load, out, options.decon_mb * 1e6)
+        whole, part = out / "corpus" / "rows.jsonl", out / "part" / "rows.jsonl"
+        whole.parent.mkdir()
+        part.parent.mkdir()
+        writer = multiprocessing.get_context("fork").Process(target=prepare, args=(options, out))
+        writer.start()
+        writer.join()
+        if writer.exitcode:
+            sys.exit("the files to read could not be written")
+        size = os.path.getsize(whole)
         blocklist = out / "all.blk"
         files = sorted((out / "items").glob("*.jsonl"))
         built = measure([options.potable, "blocklist", "build", *files, "-o", blocklist])
