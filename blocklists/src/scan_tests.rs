@@ -376,15 +376,17 @@ fn assert_agrees(items: &[Item], n: usize, texts: impl IntoIterator<Item = Strin
     dropped
 }
 
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
+fn skipped(path: &std::path::Path) {
+    println!("skipped: {} is not there", path.display());
+}
+
 /// The values at `key`, or at `messages` and `content`, of the lines of a file below the folder of
 /// measurements; `None`, and a word about it, if it is not there.
 fn fixture(file: &str, key: &str) -> Option<Vec<String>> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared").join(file);
     let Ok(text) = std::fs::read_to_string(&path) else {
-        let _ = std::io::Write::write_all(
-            &mut std::io::stderr(),
-            format!("skipped: {} is not there\n", path.display()).as_bytes(),
-        );
+        skipped(&path);
         return None;
     };
     let value = |line: &str| {
@@ -401,13 +403,12 @@ fn fixture(file: &str, key: &str) -> Option<Vec<String>> {
 
 #[test]
 fn agrees_with_a_naive_scan_over_the_fixtures() {
-    let sets = [("gsm8k", "question"), ("math500", "problem"), ("mbpp", "text"), ("olymmath_zh", "problem")];
     let mut items = Vec::new();
-    for (set, key) in sets {
-        let lines = fixture(&format!("contamination/benchmarks/{set}.jsonl"), "question")
-            .or_else(|| fixture(&format!("contamination/benchmarks/{set}.jsonl"), key));
-        let Some(lines) = lines else { return };
-        items.extend(lines.iter().take(150).map(|stem| item(stem, &[])));
+    for set in ["gsm8k", "math500", "mbpp", "olymmath_zh"] {
+        let Some(lines) = fixture(&format!("contamination/benchmarks/{set}.jsonl"), "question") else {
+            return;
+        };
+        items.extend(lines.iter().take(90).map(|stem| item(stem, &[])));
     }
     let Some(rows) = fixture("data/corpora/planted/planted.jsonl", "") else { return };
     let texts: Vec<String> = items.iter().map(|item| format!("So: {} And now?", item.stem)).collect();
