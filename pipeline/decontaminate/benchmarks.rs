@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use potable_blocklists::{
     BenchmarkDefinition, BenchmarkMeta, Blocklist, BlocklistBuilder, BlocklistError, DefinitionError, Item,
-    SourceFile as BenchmarkFile, words_of,
+    SourceFile as BenchmarkFile, known, words_of,
 };
-use potable_blocklists::{canary_of, known};
 use potable_manifests::sha256_hex;
 
+use super::items::ItemColumns;
 use crate::recipe::pins::{Matching, Splits};
 use crate::recipe::resolve::MAIN;
 use crate::recipe::{Supply, Want, embedded};
 use crate::source::cell::Cell;
-use crate::source::error::{SourceError, quoted};
+use crate::source::error::SourceError;
 use crate::source::hub::RepoKind;
 use crate::source::open::{Format, Location, SourceFile};
 use crate::source::predicate::{Predicate, PredicateError};
@@ -505,103 +505,4 @@ fn kept(predicate: &Predicate, batch: &RowBatch, file: &SourceFile) -> Result<Ve
     let cells: Vec<&[Cell]> = rows.iter().flatten().map(Vec::as_slice).collect();
     let mut verdicts = predicate.evaluate_cells(&cells, columns, &place)?.into_iter();
     Ok(rows.iter().map(|row| row.is_none() || verdicts.next() == Some(true)).collect())
-}
-
-/// The columns of an item; where the definition names none, the usual names are looked for.
-struct ItemColumns {
-    id: Option<String>,
-    prompt: Vec<String>,
-    options: Vec<String>,
-    canary: Option<String>,
-}
-
-impl ItemColumns {
-    fn of(definition: &BenchmarkDefinition, present: &[String]) -> Result<Self, String> {
-        let root = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
-        let has = |name: &str| present.iter().any(|column| column == name);
-        let first = |names: &[&str]| names.iter().find(|name| has(name)).map(|name| (*name).to_owned());
-        let prompt = if definition.prompt.is_empty() {
-            let found = first(&["question", "prompt", "problem", "text"]);
-            vec![found.ok_or_else(|| {
-                format!("has none of `question`, `prompt`, `problem`, `text`; there are {}", quoted(present))
-            })?]
-        } else {
-            definition.prompt.clone()
-        };
-        let canary = definition.canary_column.clone();
-        if let Some(missing) = prompt.iter().chain(&canary).find(|path| !has(&root(path))) {
-            return Err(format!("has no column `{missing}`; there are {}", quoted(present)));
-        }
-        let options = if definition.prompt.is_empty() && definition.options.is_empty() {
-            first(&["options", "choices"]).into_iter().collect()
-        } else {
-            definition.options.clone()
-        };
-        let id = definition.id.clone().or_else(|| first(&["id", "task_id", "unique_id", "question_id"]));
-        Ok(ItemColumns { id: id.filter(|id| has(&root(id))), prompt, options, canary })
-    }
-
-    fn names(&self) -> Vec<String> {
-        let all = self.id.iter().chain(&self.prompt).chain(&self.options).chain(&self.canary);
-        all.map(|path| path.split('.').next().unwrap_or_default().to_owned()).collect()
-    }
-
-    /// What is looked for on account of the canary column, the last of `cells`.
-    fn canary(&self, cells: &[Cell]) -> Result<Option<String>, String> {
-        let (Some(path), Some(cell)) = (&self.canary, cells.last()) else { return Ok(None) };
-        let fields: Vec<&str> = path.split('.').skip(1).collect();
-        let mut texts = Vec::new();
-        collect_texts(cell, &fields, &mut texts)
-            .map_err(|kind| format!("column `{path}` is {kind}, not text"))?;
-        Ok(canary_of(&texts.join("\n")).map(str::to_owned))
-    }
-
-    fn item(&self, cells: &[Cell], number: u64, definition: &BenchmarkDefinition) -> Result<Item, String> {
-        let mut paths = self.id.iter().chain(&self.prompt).chain(&self.options).zip(cells);
-        let id = self.id.as_ref().and_then(|_| paths.next()).and_then(|(_, cell)| match cell {
-            Cell::Text(text) => Some(text.clone()),
-            Cell::Int(value) => Some(value.to_string()),
-            _ => None,
-        });
-        let mut next = || match paths.next() {
-            Some((path, cell)) => {
-                let fields: Vec<&str> = path.split('.').skip(1).collect();
-                let mut texts = Vec::new();
-                collect_texts(cell, &fields, &mut texts)
-                    .map(|()| texts)
-                    .map_err(|kind| format!("column `{path}` is {kind}, not text"))
-            }
-            None => Ok(Vec::new()),
-        };
-        let mut stem = Vec::new();
-        for _ in &self.prompt {
-            stem.extend(next()?);
-        }
-        let mut options = Vec::new();
-        for _ in &self.options {
-            options.extend(next()?);
-        }
-        let stem = stem.join("\n");
-        let stem = definition.without_cues(&stem).to_owned();
-        if words_of(&stem).is_empty() {
-            return Err(format!("an item without a word in `{}`", self.prompt.join("`, `")));
-        }
-        Ok(Item { id: id.unwrap_or_else(|| number.to_string()), stem, options })
-    }
-}
-
-/// Every text at a path below a value; a list on the way stands for each of its elements.
-fn collect_texts(cell: &Cell, fields: &[&str], texts: &mut Vec<String>) -> Result<(), &'static str> {
-    match (cell, fields) {
-        (Cell::Null, _) => Ok(()),
-        (Cell::List(items), _) => items.iter().try_for_each(|item| collect_texts(item, fields, texts)),
-        (Cell::Text(text), []) => {
-            texts.push(text.clone());
-            Ok(())
-        }
-        (Cell::Struct(_), [first, rest @ ..]) => {
-            cell.field(first).map_or(Ok(()), |inner| collect_texts(inner, rest, texts))
-        }
-        (other, _) => Err(other.kind()),
-    }
 }

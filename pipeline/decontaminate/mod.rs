@@ -3,6 +3,7 @@
 pub mod benchmarks;
 pub mod check;
 pub mod disguise;
+mod items;
 pub mod selftest;
 
 use potable_blocklists::{Action, Blocklist, Hit, Part, Rule, Scanner};
