@@ -221,6 +221,9 @@ pub struct BenchmarkRecord {
     /// Split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
+    /// Which rows of the files are items, if not all (SQL).
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub where_: Option<String>,
     /// Licence as the benchmark states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub licence: Option<String>,

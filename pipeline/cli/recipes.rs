@@ -42,7 +42,7 @@ pub fn list() -> String {
         .iter()
         .map(|(name, text)| {
             let about = text.lines().next().unwrap_or_default().trim_start_matches("# ");
-            format!("{name:<16} {about}\n")
+            format!("{name:<22} {about}\n")
         })
         .collect()
 }

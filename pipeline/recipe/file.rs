@@ -96,6 +96,8 @@ pub struct SourceEntry {
     pub where_: Option<String>,
     /// Reads a seeded choice of this many files.
     pub files: Option<u64>,
+    /// Takes this share of the rows, by a seeded hash of each, before any cap.
+    pub sample: Option<f64>,
     /// Takes this many rows.
     pub max_rows: Option<u64>,
     /// Takes rows up to this many tokens.

@@ -19,7 +19,14 @@ pub use resolve::{Recipe, ResolvedPhase, ResolvedSource};
 pub use supply::Supply;
 
 /// The built-in recipes by name.
-pub const BUILT_IN: &[(&str, &str)] = &[("demo", include_str!("../recipes/demo.toml"))];
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("demo", include_str!("../recipes/demo.toml")),
+    ("think-sft-240k", include_str!("../recipes/think-sft-240k.toml")),
+    ("think-sft-mix", include_str!("../recipes/think-sft-mix.toml")),
+    ("recovery-text-qwen3.5", include_str!("../recipes/recovery-text-qwen3.5.toml")),
+    ("bridge-long", include_str!("../recipes/bridge-long.toml")),
+    ("adapt-then-sft", include_str!("../recipes/adapt-then-sft.toml")),
+];
 
 /// Files of the built-in demo, by the name that its recipe gives them after `embedded:`.
 pub const EMBEDDED: &[(&str, &[u8])] = &[
@@ -31,6 +38,10 @@ pub const EMBEDDED: &[(&str, &[u8])] = &[
     ("demo/text.jsonl", include_bytes!("../recipes/demo/text.jsonl")),
     ("demo/benchmark.toml", include_bytes!("../recipes/demo/benchmark.toml")),
     ("demo/benchmark.jsonl", include_bytes!("../recipes/demo/benchmark.jsonl")),
+    (
+        "think-sft-mix/opencodereasoning-heldout.toml",
+        include_bytes!("../recipes/think-sft-mix/opencodereasoning-heldout.toml"),
+    ),
 ];
 
 /// The bytes of an embedded file.

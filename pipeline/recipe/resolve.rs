@@ -106,6 +106,8 @@ pub struct ResolvedSource {
     pub predicate: Option<String>,
     /// Seeded choice of files.
     pub files: Option<u64>,
+    /// Share of the rows in parts per million.
+    pub sample_ppm: Option<u64>,
     /// Row cap.
     pub max_rows: Option<u64>,
     /// Token cap.
@@ -541,6 +543,9 @@ impl ResolvedSource {
             "mapping": self.mapping,
         });
         if let Some(map) = settings.as_object_mut() {
+            if let Some(ppm) = self.sample_ppm {
+                map.insert("sample_ppm".to_owned(), ppm.into());
+            }
             if let Some(repeats) = self.repeats {
                 map.insert("repeats".to_owned(), repeats.into());
             }

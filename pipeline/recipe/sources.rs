@@ -76,6 +76,7 @@ pub(super) fn resolve_for(
         format: entry.format,
         predicate: entry.where_.clone(),
         files: entry.files,
+        sample_ppm: sample(entry.sample, &place)?,
         max_rows: entry.max_rows,
         max_tokens: entry.max_tokens,
         weight_ppm: weight(entry.weight, &place)?,
@@ -282,6 +283,18 @@ fn closest(id: &str, cards: &[Card]) -> Option<String> {
     })?;
     let shared = pairs(&best.id).intersection(&wanted).count();
     (shared * 2 > wanted.len()).then(|| best.id.clone())
+}
+
+fn sample(sample: Option<f64>, place: &str) -> Result<Option<u64>, RecipeError> {
+    match sample {
+        None => Ok(None),
+        Some(share) if (1e-6..1.0).contains(&share) => Ok(Some((share * 1e6).round() as u64)),
+        Some(share) => Err(RecipeError::value_hint(
+            place,
+            format!("`sample = {share}` is not a share between 0.000001 and 1"),
+            "`sample = 0.9` takes nine rows of ten; leave the key out for all of them",
+        )),
+    }
 }
 
 fn weight(weight: Option<f64>, place: &str) -> Result<Option<u64>, RecipeError> {

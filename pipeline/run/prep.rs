@@ -394,7 +394,7 @@ impl PhaseRun<'_> {
             check_keys(stages.plan, &files)?;
             self.progress.enter(Step::Select);
             let selection = self.pool.install(|| select(stages.plan, &files, excluded))?;
-            if !sampling::raise(&mut thresholds, &selection) {
+            if !sampling::raise(&mut thresholds, &selection, sources) {
                 return Ok((files, selection));
             }
         }

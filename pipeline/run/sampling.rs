@@ -7,20 +7,27 @@ use super::select::Selection;
 /// The highest hash that the first round maps: a tenth more rows than asked for, and a few; all of
 /// them where there is no cap or the rows are not known.
 pub fn first_threshold(source: &PlannedSource) -> u64 {
-    match (source.rows(), asked_rows(source)) {
+    let wanted = match (source.rows(), asked_rows(source)) {
         (Some(rows), Some(asked)) => share(asked.saturating_add(asked / 10 + 32), rows),
         _ => u64::MAX,
-    }
+    };
+    wanted.min(most(source))
+}
+
+/// The highest hash that any round may map: that of the share `sample`.
+fn most(source: &PlannedSource) -> u64 {
+    source.config.sample_ppm.map_or(u64::MAX, |ppm| share(ppm, 1_000_000))
 }
 
 /// Raises the thresholds of the sources that have too few rows; `false` if there is none.
-pub fn raise(thresholds: &mut [u64], selection: &Selection) -> bool {
+pub fn raise(thresholds: &mut [u64], selection: &Selection, sources: &[PlannedSource]) -> bool {
     let mut raised = false;
     for &(source, factor) in &selection.short {
-        let Some(now) = thresholds.get_mut(source).filter(|now| **now < u64::MAX) else { continue };
+        let most = sources.get(source).map_or(u64::MAX, most);
+        let Some(now) = thresholds.get_mut(source).filter(|now| **now < most) else { continue };
         let factor = factor.saturating_add(factor / 10 + 50_000);
         let wanted = u128::from(*now) * u128::from(factor) / 1_000_000;
-        *now = u64::try_from(wanted).unwrap_or(u64::MAX);
+        *now = u64::try_from(wanted).unwrap_or(u64::MAX).min(most);
         raised = true;
     }
     raised

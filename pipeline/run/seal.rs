@@ -341,6 +341,7 @@ impl Sealing<'_> {
                 revision: meta.revision.clone(),
                 config: meta.config.clone(),
                 split: meta.split.clone(),
+                where_: meta.where_.clone(),
                 licence: meta.licence.clone(),
                 sensitive: meta.sensitive,
                 files: files.collect::<Result<_, RunError>>()?,

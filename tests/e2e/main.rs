@@ -5,8 +5,12 @@
 mod bad_input;
 /// Blocklists: built, looked at, checked against rows.
 mod blocklists;
+/// Rows in the schema of a card. No tests.
+mod card_rows;
 /// Pinned text of the command line: the cases in tests/cmd.
 mod cmd;
+/// Cards of known corpora, and their traps.
+mod corpora;
 /// The built-in demo and the commands around it.
 mod demo;
 /// Same recipe, same bytes: whatever the threads, the cut, the order of units, a kill on the way.

@@ -186,6 +186,7 @@ fn benchmark(found: &mut Collector, name: &str, old: &BenchmarkRecord, new: &Ben
     found.field(unpinned, of("revision"), (&old.revision, &new.revision));
     found.field(Material, of("config"), (&old.config, &new.config));
     found.field(Material, of("split"), (&old.split, &new.split));
+    found.field(Material, of("where"), (&old.where_, &new.where_));
     found.field(Material, of("licence"), (&old.licence, &new.licence));
     found.field(exposed, of("sensitivity"), (&old.sensitive, &new.sensitive));
     for pair in pairs((&old.files, &new.files), |file| &file.name) {

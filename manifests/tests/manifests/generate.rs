@@ -179,6 +179,7 @@ fn benchmark() -> impl Strategy<Value = BenchmarkRecord> {
             revision: text.clone(),
             config: text.clone(),
             split: text.clone(),
+            where_: text.clone(),
             licence: text,
             sensitive,
             files: files.into_iter().map(|(name, size, sha256)| FileDigest { name, size, sha256 }).collect(),

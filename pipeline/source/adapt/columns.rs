@@ -136,7 +136,8 @@ fn lists(cells: &mut [Cell], paths: &[ColumnPath]) -> Result<Vec<Vec<Cell>>, Str
         .collect()
 }
 
-fn cut_spans(text: &str, open: &str, close: &str) -> String {
+/// A text without the spans between two marks, the marks among them.
+pub(super) fn cut_spans(text: &str, open: &str, close: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(open) {

@@ -65,13 +65,18 @@ pub struct MappingFile {
     /// not empty counts as text that would be lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<Vec<String>>,
-    /// Spans to cut out of the answer, by opening and closing mark.
+    /// Spans to cut out of the answer, or with shape `text` of the text, by opening and closing mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remove: Option<Vec<(String, String)>>,
     /// Marks round reasoning and answer in an assistant's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Tags>,
-    /// Column of the text (shape `text`).
+    /// What stands before a message of a role where messages become plain text (shape `text` with
+    /// `messages`): `{ user = "Question: " }`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Column of the text (shape `text`); with `messages` in its place, the text is that of all messages,
+    /// a blank line between them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
@@ -194,7 +199,21 @@ pub enum MappingKind {
     /// Prompt and answer.
     Columns(Box<ColumnsMapping>),
     /// Plain text.
-    Text(ColumnPath),
+    Text {
+        /// The text.
+        column: ColumnPath,
+        /// Spans to cut.
+        remove: Vec<(String, String)>,
+    },
+    /// Messages one after the other, as plain text.
+    Transcript {
+        /// The list.
+        column: ColumnPath,
+        /// Names of the message's fields.
+        fields: MessageFields,
+        /// What stands before a message, by role.
+        labels: BTreeMap<String, String>,
+    },
 }
 
 /// Fields of a message, and names of roles.
@@ -364,9 +383,17 @@ impl MappingFile {
                 fields: self.message_fields(source_name)?,
                 answer: self.response.as_ref().map(|name| columns.add(name)),
             },
-            Shape::Text => {
-                MappingKind::Text(columns.add(self.text.as_deref().ok_or_else(|| missing("text", "text"))?))
-            }
+            Shape::Text => match &self.messages {
+                Some(messages) => MappingKind::Transcript {
+                    column: columns.add(messages),
+                    fields: self.message_fields(source_name)?,
+                    labels: self.labels.clone(),
+                },
+                None => MappingKind::Text {
+                    column: columns.add(self.text.as_deref().ok_or_else(|| missing("text", "text"))?),
+                    remove: self.remove.clone().unwrap_or_default(),
+                },
+            },
             Shape::Columns => {
                 let prompt = self.prompt.as_deref().filter(|p| !p.is_empty());
                 let prompt = prompt.ok_or_else(|| missing("columns", "prompt"))?;
@@ -396,7 +423,7 @@ impl MappingFile {
             MappingKind::Messages { column, answer, .. } => {
                 std::iter::once(column).chain(answer).map(|path| path.index).collect()
             }
-            MappingKind::Text(column) => vec![column.index],
+            MappingKind::Text { column, .. } | MappingKind::Transcript { column, .. } => vec![column.index],
             MappingKind::Columns(mapping) => {
                 let prompt = mapping.prompt.first().map(|path| path.index);
                 prompt.into_iter().chain([mapping.response.index]).collect()
@@ -476,12 +503,19 @@ impl MappingFile {
 
     fn check_keys(&self, source_name: &str, shape: Shape) -> Result<(), MappingError> {
         use Shape::{Columns, Messages, Text};
-        let keys: [(&'static str, bool, &[Shape]); 17] = [
-            ("messages", self.messages.is_some(), &[Messages]),
-            ("role", self.role.is_some(), &[Messages]),
-            ("content", self.content.is_some(), &[Messages]),
-            ("roles", !self.roles.is_empty(), &[Messages]),
-            ("reasoning", self.reasoning.is_some(), &[Messages, Columns]),
+        // Shape `text` takes one column, or messages.
+        let of_messages: &[Shape] = if self.text.is_some() { &[Messages] } else { &[Messages, Text] };
+        let keys: [(&'static str, bool, &[Shape]); 19] = [
+            ("messages", self.messages.is_some(), of_messages),
+            ("role", self.role.is_some(), of_messages),
+            ("content", self.content.is_some(), of_messages),
+            ("roles", !self.roles.is_empty(), of_messages),
+            ("labels", !self.labels.is_empty(), if self.messages.is_some() { &[Text] } else { &[] }),
+            (
+                "reasoning",
+                self.reasoning.is_some(),
+                if self.text.is_some() { &[Messages, Columns] } else { &[Messages, Columns, Text] },
+            ),
             ("system", self.system.is_some(), &[Messages, Columns]),
             ("tools", self.tools.is_some(), &[Messages, Columns]),
             ("prompt", self.prompt.is_some(), &[Columns]),
@@ -489,7 +523,8 @@ impl MappingFile {
             ("json_response", self.json_response.is_some(), &[Columns]),
             ("choose_all", self.choose_all.is_some() || self.choose_any.is_some(), &[Columns]),
             ("choose_equal", !self.choose_equal.is_empty(), &[Columns]),
-            ("split_at", self.split_at.is_some() || self.remove.is_some(), &[Columns]),
+            ("split_at", self.split_at.is_some(), &[Columns]),
+            ("remove", self.remove.is_some(), if self.messages.is_some() { &[] } else { &[Columns, Text] }),
             ("require", self.require.is_some(), &[Messages, Columns]),
             ("lost", self.lost.is_some(), &[Messages, Columns]),
             ("tags", self.tags.is_some(), &[Messages, Columns]),

@@ -8,6 +8,8 @@ pub mod messages;
 pub use conversation::{Adapted, Conversation, Document, Message, Role, ToolCall};
 pub use mapping::{ColumnPath, Mapping, MappingError, MappingFile, MappingKind};
 
+use std::collections::BTreeMap;
+
 use super::cell::Cell;
 use super::python_json::to_python_json;
 use crate::run::reason::DropReason;
@@ -30,7 +32,13 @@ impl Mapping {
     /// A column of the wrong type: the reason, naming the column and what it holds.
     pub fn adapt(&self, mut cells: Vec<Cell>, system: Option<&str>) -> Result<Outcome<Adapted>, String> {
         let mut conversation = match &self.kind {
-            MappingKind::Text(path) => return text(take(&mut cells, path), path),
+            MappingKind::Text { column, remove } => return text(take(&mut cells, column), column, remove),
+            MappingKind::Transcript { column, fields, labels } => {
+                return Ok(match messages::adapt(take(&mut cells, column), column, fields)? {
+                    Outcome::Keep(conversation) => transcript(&conversation, labels),
+                    Outcome::Drop(reason) => Outcome::Drop(reason),
+                });
+            }
             MappingKind::Messages { column, fields, answer } => {
                 let mut conversation = match messages::adapt(take(&mut cells, column), column, fields)? {
                     Outcome::Keep(conversation) => conversation,
@@ -140,14 +148,41 @@ pub(super) fn wrong_type(path: &ColumnPath, wanted: &str, found: &Cell) -> Strin
     format!("column `{}` is {}, not {wanted}", path.name, found.kind())
 }
 
-fn text(cell: Cell, path: &ColumnPath) -> Result<Outcome<Adapted>, String> {
+fn text(cell: Cell, path: &ColumnPath, remove: &[(String, String)]) -> Result<Outcome<Adapted>, String> {
     match cell {
-        Cell::Text(text) if !text.trim().is_empty() => {
-            Ok(Outcome::Keep(Adapted::Document(Document { text })))
+        Cell::Text(mut text) => {
+            for (open, close) in remove {
+                text = columns::cut_spans(&text, open, close);
+            }
+            Ok(document(text))
         }
-        Cell::Text(_) | Cell::Null => Ok(Outcome::Drop(DropReason::SourceEmptyRow)),
+        Cell::Null => Ok(Outcome::Drop(DropReason::SourceEmptyRow)),
         other => Err(wrong_type(path, "text", &other)),
     }
+}
+
+fn document(text: String) -> Outcome<Adapted> {
+    match text.trim().is_empty() {
+        true => Outcome::Drop(DropReason::SourceEmptyRow),
+        false => Outcome::Keep(Adapted::Document(Document { text })),
+    }
+}
+
+/// The texts of all messages, a blank line between them; what is no text would be lost.
+fn transcript(conversation: &Conversation, labels: &BTreeMap<String, String>) -> Outcome<Adapted> {
+    let mut parts = Vec::new();
+    for message in &conversation.messages {
+        if message.lossy || !message.tool_calls.is_empty() {
+            return Outcome::Drop(DropReason::NormaliseLossy);
+        }
+        let texts = message.reasoning.iter().chain(&message.content).filter(|text| !text.trim().is_empty());
+        let texts: Vec<&str> = texts.map(String::as_str).collect();
+        if !texts.is_empty() {
+            let label = labels.get(message.role.name()).map_or("", String::as_str);
+            parts.push(format!("{label}{}", texts.join("\n\n")));
+        }
+    }
+    document(parts.join("\n\n"))
 }
 
 /// Tools as JSON texts: from a list of structs, a list of JSON texts, or one JSON text of a list.
