@@ -619,27 +619,34 @@ def make(out, shared, plain):
 CONFIG = """[basic]
 host = "127.0.0.1"
 port = {port}
-repos-path = "{out}/olah-cache"
+repos-path = "{out}/olah-cache-{port}"
 hf-scheme = "http"
-hf-netloc = "127.0.0.1:9"
-hf-lfs-netloc = "127.0.0.1:9"
+hf-netloc = "127.0.0.1:{upstream}"
+hf-lfs-netloc = "127.0.0.1:{upstream}"
 mirror-scheme = "http"
 mirror-netloc = "127.0.0.1:{port}"
 mirror-lfs-netloc = "127.0.0.1:{port}"
-mirrors-path = ["{out}/mirrors"]
+mirrors-path = [{mirrors}]
 [accessibility]
-offline = true
+offline = {offline}
 """
 
 
 def serve(out, port):
-    """Runs olah on the repositories, with the one route that its offline mode lacks: what is `main`?"""
+    """Runs two olah servers: one that reads the repositories, and before it, at `port`, one that caches what
+    it gives and answers ranges, which the first does not."""
+    origin = subprocess.Popen([sys.executable, __file__, "origin", str(out), "--port", str(port + 1)])
+    try:
+        run_olah(out, port, upstream=port + 1, mirrors="", offline="false")
+    finally:
+        origin.terminate()
+
+
+def serve_origin(out, port):
+    """The server that reads the repositories, with the one route that its offline mode lacks: what is `main`?"""
     from fastapi import Request
     from olah import server
     from olah.server_api_routes import meta_proxy_common
-
-    config = out / f"olah-{port}.toml"
-    config.write_text(CONFIG.format(port=port, out=out))
 
     def route(kind):
         async def latest(org: str, repo: str, request: Request):
@@ -649,6 +656,14 @@ def serve(out, port):
     for kind in ("datasets", "models"):
         server.app.add_api_route(f"/api/{kind}/{{org}}/{{repo}}", route(kind), methods=["GET", "HEAD"])
         server.app.router.routes.insert(0, server.app.router.routes.pop())
+    run_olah(out, port, upstream=9, mirrors=f'"{out}/mirrors"', offline="true")
+
+
+def run_olah(out, port, **settings):
+    from olah import server
+
+    config = out / f"olah-{port}.toml"
+    config.write_text(CONFIG.format(port=port, out=out, **settings))
     sys.argv = ["olah", "-c", str(config)]
     server.main()
 
@@ -660,14 +675,17 @@ def main():
     command.add_argument("out", type=pathlib.Path)
     command.add_argument("--shared", type=pathlib.Path, default=ROOT.parent / "shared")
     command.add_argument("--plain", action="store_true", help="folders of files in OUT/plain in place of git repositories")
-    command = commands.add_parser("serve")
-    command.add_argument("out", type=pathlib.Path)
-    command.add_argument("--port", type=int, default=8090)
+    for name in ("serve", "origin"):
+        command = commands.add_parser(name)
+        command.add_argument("out", type=pathlib.Path)
+        command.add_argument("--port", type=int, default=8090)
     args = parser.parse_args()
     if args.command == "make":
         make(args.out.resolve(), args.shared.resolve(), args.plain)
-    else:
+    elif args.command == "serve":
         serve(args.out.resolve(), args.port)
+    else:
+        serve_origin(args.out.resolve(), args.port)
 
 
 if __name__ == "__main__":

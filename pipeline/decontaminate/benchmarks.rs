@@ -165,8 +165,11 @@ fn want(definition: &BenchmarkDefinition, name: &str, base: &Path) -> Option<Wan
         if definition.files.iter().any(beside) {
             return None;
         }
-    } else if name.starts_with("embedded:") {
-        return None;
+    } else if let Some(inner) = name.strip_prefix("embedded:") {
+        let folder = parent(inner);
+        if definition.files.iter().any(|file| embedded(&format!("{folder}{file}")).is_some()) {
+            return None;
+        }
     }
     Some(Want {
         user: format!("benchmark `{}`", definition.name),
@@ -206,17 +209,26 @@ pub fn load(names: &[String], places: Places) -> Result<Vec<LoadedBenchmark>, Be
 /// A known benchmark, read from the Hub or from the local copy of its repository, or a file.
 fn load_named(name: &str, places: Places) -> Result<LoadedBenchmark, BenchmarkError> {
     let Some(definition) = known::definition(name)? else { return load_one(name, places) };
+    read_definition(&definition, &repo_folder(&definition, name, places)?)
+}
+
+/// Where the files of a definition's repository are: in a local copy, or on the Hub.
+fn repo_folder<'a>(
+    definition: &BenchmarkDefinition,
+    name: &str,
+    places: Places<'a>,
+) -> Result<Folder<'a>, BenchmarkError> {
     let repo = definition.repo.clone().unwrap_or_default();
-    let no_copy = || BenchmarkError::NoCopy { name: name.to_owned(), repo: repo.clone() };
+    let no_copy = || BenchmarkError::NoCopy { name: definition.name.clone(), repo: repo.clone() };
     let Some(copies) = places.copies else {
         let supply = places.supply.ok_or_else(no_copy)?;
-        let want = want(&definition, name, places.base).ok_or_else(no_copy)?;
-        return read_definition(&definition, &Folder::Hub(supply, want));
+        let want = want(definition, name, places.base).ok_or_else(no_copy)?;
+        return Ok(Folder::Hub(supply, want));
     };
     let copies = places.base.join(copies);
     let folder =
         [copies.join(&repo), copies.join(repo.replace('/', "__"))].into_iter().find(|path| path.is_dir());
-    read_definition(&definition, &Folder::Path(folder.ok_or_else(no_copy)?))
+    folder.map(Folder::Path).ok_or_else(no_copy)
 }
 
 /// How a blocklist is built.
@@ -292,8 +304,10 @@ fn open_named<'a>(name: &str, base: &Path) -> Result<(Vec<u8>, Folder<'a>, Strin
 fn load_one(name: &str, places: Places) -> Result<LoadedBenchmark, BenchmarkError> {
     if name.ends_with(".toml") {
         let (definition, folder) = parse_definition(name, places.base)?;
-        let wanted = places.supply.zip(want(&definition, name, places.base));
-        let folder = wanted.map_or(folder, |(supply, want)| Folder::Hub(supply, want));
+        let folder = match want(&definition, name, places.base) {
+            Some(_) => repo_folder(&definition, name, places)?,
+            None => folder,
+        };
         return read_definition(&definition, &folder);
     }
     let (text, folder, label) = open_named(name, places.base)?;
