@@ -268,19 +268,41 @@ pub struct OutputFile {
     pub partition_bytes: Option<u64>,
     /// Writes a `position_ids` column.
     pub position_ids: Option<bool>,
+    /// Writes a seeded choice of this many train packs once more, as `calibration.parquet`.
+    pub calibration: Option<u64>,
 }
 
 /// Format of the shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShardFormat {
-    /// One row a pack.
+    /// One row a pack; for TRL.
     Parquet,
+    /// One row a sample; for axolotl, and for TRL where it packs itself.
+    ParquetUnpacked,
+    /// One row a sample, as `load_from_disk` reads it; for LLaMA-Factory and ms-swift.
+    Arrow,
+    /// One row a pack, with the loss mask as Megatron-Bridge wants it.
+    MegatronBridge,
+    /// Plain arrays; for OLMo-core and open-instruct.
+    Olmo,
+    /// An indexed data set of Megatron-LM; plain text only.
+    Megatron,
+    /// One row a pack; for MosaicML streaming.
+    Mds,
 }
 
 impl ShardFormat {
     /// Every format.
-    pub const ALL: [ShardFormat; 1] = [ShardFormat::Parquet];
+    pub const ALL: [ShardFormat; 7] = [
+        ShardFormat::Parquet,
+        ShardFormat::ParquetUnpacked,
+        ShardFormat::Arrow,
+        ShardFormat::MegatronBridge,
+        ShardFormat::Olmo,
+        ShardFormat::Megatron,
+        ShardFormat::Mds,
+    ];
 }
 
 /// The schema of a length or a list of lengths.
@@ -334,7 +356,7 @@ overlay! {
     TokeniseFile { tokenizer, revision }
     DedupFile { exact }
     PackFile { length, strategy, overlong }
-    OutputFile { format, validation, shard_tokens, partition_bytes, position_ids }
+    OutputFile { format, validation, shard_tokens, partition_bytes, position_ids, calibration }
 }
 
 #[cfg(test)]

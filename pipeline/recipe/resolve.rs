@@ -16,7 +16,7 @@ use super::join::ResolvedJoin;
 use super::pins::{Matching, Splits, Want};
 use super::sources::resolve_source;
 use super::traps;
-use crate::normalise::Policy;
+use crate::normalise::{Policy, TextFormat};
 use crate::shard::Row;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
@@ -176,6 +176,21 @@ pub struct OutputConfig {
     pub partition_bytes: u64,
     /// Whether there is a `position_ids` column.
     pub position_ids: bool,
+    /// Packs in `calibration.parquet`; none is written if 0.
+    pub calibration: u64,
+}
+
+impl OutputConfig {
+    fn settings(&self) -> Value {
+        let mut settings = json!({ "format": self.format, "validation_ppm": self.validation_ppm,
+            "shard_tokens": self.shard_tokens, "partition_bytes": self.partition_bytes,
+            "position_ids": self.position_ids });
+        // Left out where it is not used, so that older digests stay.
+        if let Some(map) = settings.as_object_mut().filter(|_| self.calibration > 0) {
+            map.insert("calibration".to_owned(), self.calibration.into());
+        }
+        settings
+    }
 }
 
 impl Recipe {
@@ -273,8 +288,9 @@ fn resolve_phase(
         sources.push(source);
     }
     check_weights(&sources)?;
+    let policy = policy(&phase.normalise.over(&file.normalise));
     traps::check_repeats(&sources, &cards)?;
-    let output = output(&phase.output.over(&file.output))?;
+    let output = output(&phase.output.over(&file.output), policy.format)?;
     if phase.max_tokens.is_some() && sources.iter().all(|source| source.weight_ppm.is_none()) {
         return Err(RecipeError::value_hint(
             format!("phase `{}`", phase.name),
@@ -289,7 +305,7 @@ fn resolve_phase(
         max_tokens: phase.max_tokens,
         sources,
         decontaminate: decontaminate(&phase.decontaminate.over(&file.decontaminate), base)?,
-        policy: policy(&phase.normalise.over(&file.normalise)),
+        policy,
         tokenizer: tokenizer(&phase.tokenise.over(&file.tokenise)),
         tokenizer_want: tokenizer_want(&phase.tokenise.over(&file.tokenise), base)?,
         exact: exact(&phase.dedup.over(&file.dedup)),
@@ -475,7 +491,25 @@ fn strategy(file: &PackFile, format: ShardFormat, classes: usize) -> Result<Stra
     Ok(strategy)
 }
 
-fn output(file: &OutputFile) -> Result<OutputConfig, RecipeError> {
+fn output(file: &OutputFile, text: TextFormat) -> Result<OutputConfig, RecipeError> {
+    let format = file.format.unwrap_or(ShardFormat::Parquet);
+    if !format.has_mask() && text != TextFormat::Text {
+        return Err(RecipeError::value_hint(
+            "[output]",
+            format!(
+                "`format = \"{}\"` has no place for what is not trained on: a model would be trained on every question too",
+                format.name()
+            ),
+            "use `megatron-bridge` for chat; for plain documents say `[normalise] format = \"text\"`",
+        ));
+    }
+    if file.position_ids == Some(true) && format != ShardFormat::Parquet {
+        return Err(RecipeError::value_hint(
+            "[output]",
+            format!("`position_ids` is a column of `parquet`, not of `{}`", format.name()),
+            "leave it out",
+        ));
+    }
     let validation = file.validation.unwrap_or(0.0);
     if validation != 0.0 && !(1e-6..=0.5).contains(&validation) {
         return Err(RecipeError::value(
@@ -488,11 +522,12 @@ fn output(file: &OutputFile) -> Result<OutputConfig, RecipeError> {
         value => Ok(value),
     };
     Ok(OutputConfig {
-        format: file.format.unwrap_or(ShardFormat::Parquet),
+        format,
         validation_ppm: (validation * 1e6).round() as u64,
         shard_tokens: positive(file.shard_tokens, DEFAULT_SHARD_TOKENS, "shard_tokens")?,
         partition_bytes: positive(file.partition_bytes, DEFAULT_PARTITION_BYTES, "partition_bytes")?,
         position_ids: file.position_ids.unwrap_or(false),
+        calibration: file.calibration.unwrap_or(0),
     })
 }
 
@@ -511,9 +546,7 @@ impl ResolvedPhase {
             "normalise": self.policy.record(),
             "dedup": { "exact": self.exact },
             "pack": { "length": self.pack.lengths, "strategy": self.pack.strategy, "overlong": self.pack.overlong },
-            "output": { "format": self.output.format, "validation_ppm": self.output.validation_ppm,
-                "shard_tokens": self.output.shard_tokens, "partition_bytes": self.output.partition_bytes,
-                "position_ids": self.output.position_ids },
+            "output": self.output.settings(),
         })
     }
 }

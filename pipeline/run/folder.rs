@@ -8,12 +8,14 @@ use potable_manifests::Manifest;
 use super::error::RunError;
 
 /// Names that potable writes into an output folder.
-const OURS: [&str; 9] = [
+const OURS: [&str; 11] = [
     ".work",
     "manifest.json",
     "manifest.json.sha256",
     "shards",
     "validation",
+    "sample_ids",
+    "calibration.parquet",
     "dropped",
     "recipe.lock",
     "downloads.jsonl",

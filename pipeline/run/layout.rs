@@ -72,6 +72,20 @@ impl Layout {
         Layout { partitions }
     }
 
+    /// A seeded choice of `count` train packs, or all if there are fewer, in seeded order.
+    pub fn choice(&self, plan: &Plan, count: u64) -> Vec<Vec<Piece>> {
+        let laying = Laying { plan, packer: Packer::new(plan.phase.pack.clone()) };
+        let train = self.partitions.iter().flatten().filter(|class| class.split == Split::Train);
+        let packs = train.flat_map(|class| &class.packs);
+        let keyed = packs.filter_map(|pack| {
+            let first = pack.first()?;
+            Some(((laying.hash(first, CALIBRATION), first.id()), pack))
+        });
+        let mut keyed: Vec<_> = keyed.collect();
+        keyed.sort_unstable_by_key(|(key, _)| *key);
+        keyed.into_iter().take(count as usize).map(|(_, pack)| pack.clone()).collect()
+    }
+
     /// How many partitions and tails there are for so many partitions.
     pub fn count(partitions: u32) -> u32 {
         let tails = partitions.div_ceil(TAIL_PARTITIONS as u32);
@@ -221,6 +235,7 @@ pub fn name(plan: &Plan, piece: &Piece) -> String {
 
 const SAMPLE_ORDER: u64 = 0x5a4d_504c_4f52_4445;
 const PACK_ORDER: u64 = 0x5041_434b_4f52_4445;
+const CALIBRATION: u64 = 0x4341_4c49_4252_4154;
 const HELD_OUT: u64 = 0x4845_4c44_4f55_5421;
 
 /// Whether a row is held out: a seeded hash of its content, so that equal rows never straddle.

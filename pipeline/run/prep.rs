@@ -288,6 +288,7 @@ impl PhaseRun<'_> {
             progress: self.progress,
         };
         let results = self.pool.install(|| reduction.run())?;
+        let beside = reduction.write_calibration()?;
         self.progress.enter(Step::Seal);
         let ranges = ranges_read(plan, &work.map)?;
         let manifest = Sealing {
@@ -300,6 +301,7 @@ impl PhaseRun<'_> {
             files: &files,
             selection: &selection,
             results: &results,
+            beside: &beside,
             folder: &work.folder,
             run: self.run_block(),
         }

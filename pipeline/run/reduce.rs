@@ -13,7 +13,12 @@ use super::plan::Plan;
 use super::progress::Progress;
 use super::staged::{Staged, StagedTokens};
 use crate::pack::{Pack, PackedSample, Packer, clip};
-use crate::shard::{ShardFile, ShardOptions, ShardPlace, ShardSink, write_atomic};
+use crate::recipe::file::ShardFormat;
+use crate::shard::sidecar;
+use crate::shard::{PackExtremes, ShardFile, ShardOptions, ShardPlace, ShardSink, write_atomic};
+
+/// The file of packs to calibrate a quantiser with.
+pub const CALIBRATION: &str = "calibration.parquet";
 
 /// Width of a step of the histogram of fills, in parts per million.
 pub const FILL_STEP: u64 = 50_000;
@@ -32,6 +37,8 @@ pub struct PartitionResult {
     pub fills: BTreeMap<u64, u64>,
     /// Tokens that the packs could hold.
     pub capacity: u64,
+    /// Longest sample, fullest pack, shortest pack.
+    pub extremes: PackExtremes,
     /// Fragments beyond the first, by source.
     pub fragments: BTreeMap<String, u64>,
 }
@@ -66,6 +73,27 @@ impl Reduction<'_> {
         results.into_iter().collect()
     }
 
+    /// Writes `calibration.parquet`, if the recipe wants it: a seeded choice of train packs, for the
+    /// calibration of a quantiser. It is Parquet whatever the format of the shards.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write_calibration(&self) -> Result<Vec<ShardFile>, RunError> {
+        let count = self.plan.phase.output.calibration;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let options = ShardOptions { format: ShardFormat::Parquet, ..self.shard_options() };
+        let mut sink = ShardSink::create(self.out, CALIBRATION, &options)?;
+        let packs = self.layout.choice(self.plan, count);
+        let packer = Packer::new(self.plan.phase.pack.clone());
+        // They are counted where they stand in the shards.
+        let mut uncounted = PartitionResult::default();
+        let read = Partition { reduction: self, number: 0, packer }.read(&packs, &mut uncounted)?;
+        read.into_iter().try_for_each(|pack| sink.push(pack))?;
+        Ok(sink.seal()?.files)
+    }
+
     /// Partitions and tails.
     fn partitions(&self) -> u32 {
         self.layout.partitions.len() as u32
@@ -85,7 +113,7 @@ impl Reduction<'_> {
                 named.extend(files.map(|(path, _, _)| self.out.join(path)));
             }
         }
-        for folder in ["shards", "validation"] {
+        for folder in ["shards", "validation", sidecar::FOLDER] {
             for path in files_below(&self.out.join(folder)) {
                 if !named.contains(&path) {
                     std::fs::remove_file(&path).map_err(|e| RunError::write(&path, e))?;
@@ -143,6 +171,16 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     }
     files.sort();
     files
+}
+
+/// What a pack alone is the extreme of; room as the trainer counts it.
+fn extremes(pack: &Pack, packer: &Packer) -> PackExtremes {
+    let room = |sample: &PackedSample| u64::from(packer.room_of(sample.ids.len() as u32));
+    PackExtremes {
+        longest_sample: pack.samples.iter().map(|sample| sample.ids.len() as u64).max().unwrap_or_default(),
+        most_samples: pack.samples.len() as u64,
+        shortest_pack: pack.samples.iter().map(room).sum(),
+    }
 }
 
 /// A piece with its pack and its place in the pack.
@@ -228,6 +266,7 @@ impl Partition<'_> {
         for pack in &packs {
             let capacity = self.packer.capacity(class.class, pack.samples.len());
             result.capacity += capacity;
+            result.extremes = result.extremes.with(extremes(pack, &self.packer));
             let steps = ppm(pack.tokens(), capacity).div_ceil(FILL_STEP).max(1);
             *result.fills.entry(steps * FILL_STEP).or_default() += 1;
         }

@@ -21,7 +21,7 @@ use super::select::{SelectCounts, Selection};
 use super::staged::{ChunkLedger, Staged, StagedDrop, read_drops};
 use crate::recipe::lock::LockedSource;
 use crate::shard::dropped::{DroppedRow, DroppedWriter, Part};
-use crate::shard::write_atomic;
+use crate::shard::{PackExtremes, ShardFile, write_atomic, write_index};
 use crate::tokenise::Tokeniser;
 
 /// What a seal is made from.
@@ -44,6 +44,8 @@ pub struct Sealing<'a> {
     pub results: &'a [PartitionResult],
     /// Digests of the ranges that were read, by source and file.
     pub ranges: &'a BTreeMap<(u32, u32), Digest>,
+    /// Files beside the shards.
+    pub beside: &'a [ShardFile],
     /// The output folder.
     pub folder: &'a OutputFolder,
     /// Circumstances, outside of every digest.
@@ -71,7 +73,9 @@ impl Sealing<'_> {
             self.run.other_digests.insert(format!("dropped/{name}"), sha256);
         }
         self.run.other_digests.insert("plan".to_owned(), self.plan_digest.clone());
-        for (path, sha256, size) in self.results.iter().flat_map(|r| &r.shards).flat_map(|s| &s.1) {
+        let index = self.write_index()?;
+        let files = self.results.iter().flat_map(|r| &r.shards).flat_map(|s| &s.1);
+        for (path, sha256, size) in files.chain(&index).chain(self.beside) {
             let record = FileRecord { sha256: sha256.clone(), size: *size };
             self.run.file_sha256.insert(path.clone(), record);
         }
@@ -84,6 +88,14 @@ impl Sealing<'_> {
         write_atomic(&self.folder.path.join("manifest.json.sha256"), sum.as_bytes())?;
         write_atomic(&self.folder.path.join("manifest.json"), text.as_bytes())?;
         Ok(manifest)
+    }
+
+    /// What the format wants beside its shards.
+    fn write_index(&self) -> Result<Vec<ShardFile>, RunError> {
+        let shards: Vec<_> = self.results.iter().flat_map(|r| &r.shards).collect();
+        let extremes = self.results.iter().map(|r| r.extremes);
+        let extremes = extremes.fold(PackExtremes::default(), PackExtremes::with);
+        write_index(&self.folder.path, self.plan.phase.output.format, &shards, extremes)
     }
 
     fn source_ledgers(&self) -> Result<Vec<ChunkLedger>, RunError> {

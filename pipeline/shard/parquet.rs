@@ -1,10 +1,8 @@
-//! The default shard format: Parquet, one row a pack (docs/ARCHITECTURE.md, `shard`).
+//! The formats that are Parquet files: `parquet`, `parquet-unpacked` and `megatron-bridge`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Builder, ListBuilder, RecordBatch, StringBuilder};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -12,22 +10,21 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use potable_manifests::Digest;
 
 use super::AtomicFile;
+use super::table::Table;
 use super::write::ShardWriter;
-use crate::pack::{Pack, PackedSample};
+use crate::pack::Pack;
 use crate::run::error::RunError;
-
-/// The label of a token that is not trained on, as PyTorch's cross entropy ignores it.
-pub const IGNORED: i32 = -100;
 
 /// Tokens in a row group, about.
 const GROUP_TOKENS: u64 = 1 << 21;
+/// Rows in a row group of [`Table::Bridge`], at most: the loader decodes a whole one for each row.
+const BRIDGE_GROUP_ROWS: usize = 500;
 
-/// Writes one shard. Rows: `input_ids`, `labels` (-100 where not trained on, not shifted, and at the
-/// first token of each sample), `seq_lengths` (int32 lists) and `sample_ids` (a list of strings).
+/// Writes one Parquet shard.
 pub(super) struct ParquetWriter {
     path: PathBuf,
     writer: ArrowWriter<AtomicFile>,
-    position_ids: bool,
+    table: Table,
     pending: Vec<Pack>,
     pending_tokens: u64,
 }
@@ -37,15 +34,9 @@ impl ParquetWriter {
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn create(path: &Path, position_ids: bool) -> Result<Self, RunError> {
-        let writer = arrow_writer(path, schema(position_ids))?;
-        Ok(ParquetWriter {
-            path: path.to_path_buf(),
-            writer,
-            position_ids,
-            pending: Vec::new(),
-            pending_tokens: 0,
-        })
+    pub(super) fn create(path: &Path, table: Table) -> Result<Self, RunError> {
+        let writer = arrow_writer(path, table.schema())?;
+        Ok(ParquetWriter { path: path.to_path_buf(), writer, table, pending: Vec::new(), pending_tokens: 0 })
     }
 
     fn flush_group(&mut self) -> Result<(), RunError> {
@@ -54,7 +45,7 @@ impl ParquetWriter {
         }
         let packs = std::mem::take(&mut self.pending);
         self.pending_tokens = 0;
-        let batch = batch_of(&packs, self.position_ids)?;
+        let batch = self.table.batch(&packs)?;
         self.writer.write(&batch).map_err(|e| shard_error(&self.path, e))?;
         self.writer.flush().map_err(|e| shard_error(&self.path, e))
     }
@@ -64,7 +55,8 @@ impl ShardWriter for ParquetWriter {
     fn push(&mut self, pack: Pack) -> Result<(), RunError> {
         self.pending_tokens += pack.tokens();
         self.pending.push(pack);
-        if self.pending_tokens >= GROUP_TOKENS {
+        let rows = if self.table == Table::Bridge { BRIDGE_GROUP_ROWS } else { usize::MAX };
+        if self.pending_tokens >= GROUP_TOKENS || self.pending.len() >= rows {
             self.flush_group()?;
         }
         Ok(())
@@ -78,7 +70,7 @@ impl ShardWriter for ParquetWriter {
 }
 
 /// A Parquet writer as every shard has it: zstd, no dictionary, no statistics, a fixed writer name.
-pub(super) fn arrow_writer(path: &Path, schema: SchemaRef) -> Result<ArrowWriter<AtomicFile>, RunError> {
+fn arrow_writer(path: &Path, schema: SchemaRef) -> Result<ArrowWriter<AtomicFile>, RunError> {
     let file = AtomicFile::create(path)?;
     let level = ZstdLevel::try_new(3).map_err(|e| shard_error(path, e))?;
     let properties = WriterProperties::builder()
@@ -89,69 +81,6 @@ pub(super) fn arrow_writer(path: &Path, schema: SchemaRef) -> Result<ArrowWriter
         .set_created_by("potable".to_owned())
         .build();
     ArrowWriter::try_new(file, schema, Some(properties)).map_err(|e| shard_error(path, e))
-}
-
-/// Labels of a sample: its ids where trained on, else [`IGNORED`].
-pub(super) fn labels(sample: &PackedSample) -> Vec<i32> {
-    let mut labels = vec![IGNORED; sample.ids.len()];
-    for &(start, len) in &sample.trained {
-        let run = start as usize..(start + len) as usize;
-        if let (Some(labels), Some(ids)) = (labels.get_mut(run.clone()), sample.ids.get(run)) {
-            labels.iter_mut().zip(ids).for_each(|(label, &id)| *label = id as i32);
-        }
-    }
-    labels
-}
-
-fn schema(position_ids: bool) -> SchemaRef {
-    let list = |name: &str, data_type: DataType| {
-        Field::new(name, DataType::List(Arc::new(Field::new_list_field(data_type, true))), false)
-    };
-    let mut fields = vec![
-        list("input_ids", DataType::Int32),
-        list("labels", DataType::Int32),
-        list("seq_lengths", DataType::Int32),
-        list("sample_ids", DataType::Utf8),
-    ];
-    if position_ids {
-        fields.push(list("position_ids", DataType::Int32));
-    }
-    Arc::new(Schema::new(fields))
-}
-
-fn batch_of(packs: &[Pack], position_ids: bool) -> Result<RecordBatch, RunError> {
-    let mut ids = ListBuilder::new(Int32Builder::new());
-    let mut labels = ListBuilder::new(Int32Builder::new());
-    let mut lengths = ListBuilder::new(Int32Builder::new());
-    let mut names = ListBuilder::new(StringBuilder::new());
-    let mut positions = ListBuilder::new(Int32Builder::new());
-    for pack in packs {
-        for sample in &pack.samples {
-            // The sink has checked that every id fits.
-            ids.values().append_slice(&sample.ids.iter().map(|&id| id as i32).collect::<Vec<_>>());
-            labels.values().append_slice(&self::labels(sample));
-            lengths.values().append_value(sample.ids.len() as i32);
-            names.values().append_value(&sample.name);
-            if position_ids {
-                positions.values().extend((0..sample.ids.len() as i32).map(Some));
-            }
-        }
-        ids.append(true);
-        labels.append(true);
-        lengths.append(true);
-        names.append(true);
-        positions.append(true);
-    }
-    let mut arrays: Vec<ArrayRef> = vec![
-        Arc::new(ids.finish()),
-        Arc::new(labels.finish()),
-        Arc::new(lengths.finish()),
-        Arc::new(names.finish()),
-    ];
-    if position_ids {
-        arrays.push(Arc::new(positions.finish()));
-    }
-    RecordBatch::try_new(schema(position_ids), arrays).map_err(RunError::from)
 }
 
 /// An error of the Parquet writer; an I/O error keeps its cause.

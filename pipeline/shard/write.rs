@@ -5,7 +5,12 @@ use std::path::{Path, PathBuf};
 use potable_manifests::Digest;
 
 use super::content::{Content, ContentSummary};
+use super::datasets::DatasetsWriter;
+use super::mds::MdsWriter;
+use super::megatron::MegatronWriter;
+use super::olmo::OlmoWriter;
 use super::parquet::ParquetWriter;
+use super::table::Table;
 use crate::pack::Pack;
 use crate::recipe::file::ShardFormat;
 use crate::run::error::RunError;
@@ -71,10 +76,8 @@ impl ShardSink {
             std::fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
         }
         let main = root.join(path);
-        let writer: Box<dyn ShardWriter> = match options.format {
-            ShardFormat::Parquet => Box::new(ParquetWriter::create(&main, options.position_ids)?),
-        };
-        let largest = options.format.largest_id();
+        let writer = writer(&main, full, options)?;
+        let largest = options.format.largest_id(options.vocabulary);
         Ok(ShardSink { main, paths, largest, writer, content: Content::new() })
     }
 
@@ -111,4 +114,32 @@ impl ShardSink {
         let files = self.paths.into_iter().zip(sealed).map(|(path, (sha256, size))| (path, sha256, size));
         Ok(Shard { files: files.collect(), content: self.content.finish() })
     }
+}
+
+/// The writer of a format; `files` are those of the shard, the main one first.
+fn writer(
+    main: &Path,
+    files: Vec<PathBuf>,
+    options: &ShardOptions,
+) -> Result<Box<dyn ShardWriter>, RunError> {
+    let packs = if options.position_ids { Table::PacksWithPositions } else { Table::Packs };
+    let incomplete = |_| RunError::Shard { path: main.to_path_buf(), reason: "lacks files".to_owned() };
+    Ok(match options.format {
+        ShardFormat::Parquet => Box::new(ParquetWriter::create(main, packs)?),
+        ShardFormat::ParquetUnpacked => Box::new(ParquetWriter::create(main, Table::Samples)?),
+        ShardFormat::MegatronBridge => Box::new(ParquetWriter::create(main, Table::Bridge)?),
+        ShardFormat::Mds => Box::new(MdsWriter::create(main)?),
+        ShardFormat::Arrow => {
+            let [main, ids] = <[PathBuf; 2]>::try_from(files).map_err(incomplete)?;
+            Box::new(DatasetsWriter::create(&main, &ids)?)
+        }
+        ShardFormat::Olmo => {
+            let files = <[PathBuf; 3]>::try_from(files).map_err(incomplete)?;
+            Box::new(OlmoWriter::create(files, options.vocabulary)?)
+        }
+        ShardFormat::Megatron => {
+            let [tokens, index, ids] = <[PathBuf; 3]>::try_from(files).map_err(incomplete)?;
+            Box::new(MegatronWriter::create([tokens, index], &ids)?)
+        }
+    })
 }

@@ -50,3 +50,5 @@ mod reruns;
 mod sampling;
 /// Shapes of rows, and `where`.
 mod shapes;
+/// Every shard format, written and read back.
+mod shards;

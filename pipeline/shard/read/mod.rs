@@ -3,14 +3,17 @@
 //! as runs, borders as samples, ids of samples from the row or from beside the shard), so that
 //! [`Content`](super::Content) fed with them gives the digest that the manifest has.
 
+mod datasets;
 mod error;
 mod parquet;
+mod plain;
+mod table;
 
 use std::path::{Path, PathBuf};
 
 pub use error::ReadError;
 
-use crate::pack::Pack;
+use crate::pack::{Pack, PackedSample};
 use crate::recipe::file::ShardFormat;
 
 /// The packs of a shard, in order. After an error there are no more.
@@ -22,8 +25,18 @@ pub type Packs = Box<dyn Iterator<Item = Result<Pack, ReadError>> + Send>;
 /// A file that is not there, or not of this format.
 pub fn open(root: &Path, format: ShardFormat, shard: &str) -> Result<Packs, ReadError> {
     let main = root.join(shard);
+    let files: Vec<PathBuf> = format.files(shard).iter().map(|file| root.join(file)).collect();
     match format {
-        ShardFormat::Parquet => parquet::packs(&main),
+        ShardFormat::Parquet | ShardFormat::ParquetUnpacked | ShardFormat::MegatronBridge => {
+            parquet::packs(&main, format)
+        }
+        ShardFormat::Arrow => {
+            let ids = files.get(1).ok_or_else(|| ReadError::malformed(&main, "has no sample ids"))?;
+            datasets::packs(&main, ids)
+        }
+        ShardFormat::Olmo => plain::olmo(&files),
+        ShardFormat::Megatron => plain::megatron(&files),
+        ShardFormat::Mds => plain::mds(&main),
     }
 }
 
@@ -49,9 +62,33 @@ pub fn detect(path: &Path) -> Result<ShardFormat, ReadError> {
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     let found = match extension.as_ref() {
         "parquet" => parquet::format_of(&parquet::columns(path)?),
+        "arrow" => Some(ShardFormat::Arrow),
+        "npy" => Some(ShardFormat::Olmo),
+        "bin" => Some(ShardFormat::Megatron),
+        "mds" => Some(ShardFormat::Mds),
         _ => None,
     };
     found.ok_or_else(|| ReadError::malformed(path, "is no shard of a known format"))
+}
+
+/// Sample ids from beside a shard, pack by pack.
+struct Names {
+    packs: std::vec::IntoIter<Vec<String>>,
+}
+
+impl Names {
+    fn read(path: &Path) -> Result<Self, ReadError> {
+        Ok(Names { packs: super::sidecar::read(path)?.into_iter() })
+    }
+
+    /// The id of the next pack, which is one sample.
+    fn one(&mut self) -> Result<String, String> {
+        let mut names = self.packs.next().unwrap_or_default();
+        match (names.pop(), names.is_empty()) {
+            (Some(name), true) => Ok(name),
+            _ => Err("there is not one sample id for it".to_owned()),
+        }
+    }
 }
 
 /// Puts a sample together from its parts as the rows have them.
@@ -62,9 +99,34 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    /// The samples of a pack, one after the other.
+    fn pack(names: Vec<String>, ids: &[i32], labels: &[i32], lengths: &[i32]) -> Result<Pack, String> {
+        if lengths.len() != names.len() {
+            return Err(format!("{} lengths and {} sample ids", lengths.len(), names.len()));
+        }
+        let mut samples: Vec<PackedSample> = Vec::with_capacity(names.len());
+        let mut at = 0;
+        for (name, &length) in names.into_iter().zip(lengths) {
+            let range = at..at + usize::try_from(length).map_err(|_| format!("a length of {length}"))?;
+            let short = || "the lengths add up to more than there are ids or labels".to_owned();
+            at = range.end;
+            let ids = ids.get(range.clone()).ok_or_else(short)?;
+            let labels = labels.get(range).ok_or_else(short)?;
+            samples.push(Parts { name, ids, labels }.sample()?);
+        }
+        if at != ids.len() || at != labels.len() {
+            return Err(format!(
+                "the lengths add up to {at}, of {} ids and {} labels",
+                ids.len(),
+                labels.len()
+            ));
+        }
+        Ok(Pack { samples })
+    }
+
     /// The sample, if the labels are its ids or -100 and the first one is -100.
-    fn sample(self) -> Result<crate::pack::PackedSample, String> {
-        use super::parquet::IGNORED;
+    fn sample(self) -> Result<PackedSample, String> {
+        use super::table::IGNORED;
         if self.ids.len() != self.labels.len() {
             return Err(format!(
                 "sample `{}` has {} ids and {} labels",
@@ -89,6 +151,6 @@ impl Parts<'_> {
         }
         let ids: Result<Vec<u32>, _> = self.ids.iter().map(|&id| u32::try_from(id)).collect();
         let ids = ids.map_err(|_| format!("sample `{}` has a negative id", self.name))?;
-        Ok(crate::pack::PackedSample { name: self.name, ids, trained })
+        Ok(PackedSample { name: self.name, ids, trained })
     }
 }
