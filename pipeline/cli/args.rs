@@ -66,6 +66,10 @@ pub struct PrepArgs {
     /// Print what would be read, with sizes, rows and disk needed, and stop.
     #[arg(long, help_heading = "Input")]
     pub plan: bool,
+    /// Compare about this many rows of each phase with the model's own chat template
+    /// (`[normalise] template`), and stop at a difference.
+    #[arg(long, value_name = "N", help_heading = "Input")]
+    pub verify_template: Option<u64>,
     /// Fail if RECIPE.lock does not pin everything that comes from the Hub.
     #[arg(long, help_heading = "Hub")]
     pub locked: bool,

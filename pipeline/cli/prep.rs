@@ -58,6 +58,10 @@ pub fn run(args: PrepArgs, output: &Output) -> Result<Answer> {
     for report in &reports {
         output.note(&summary::of(report, began.elapsed()));
     }
+    if args.verify_template.is_some() {
+        let rows = progress.verified.load(std::sync::atomic::Ordering::Relaxed);
+        output.note(&format!("{} rows compared with the model's own template, all equal", grouped(rows)));
+    }
     if recipe.name == "demo" && args.recipe.as_deref() == Some("demo") {
         output.note(&summary::demo_next(&options.out));
     }
@@ -78,6 +82,7 @@ fn options(args: &PrepArgs, recipe: &Recipe) -> PrepOptions {
         out: args.out.clone().unwrap_or_else(|| PathBuf::from(".").join(default)),
         threads: threads.unwrap_or(cores),
         limit: args.limit,
+        verify_template: args.verify_template,
         cut: Cut {
             unit_bytes: args.unit_bytes.unwrap_or(cut.unit_bytes).max(1),
             chunk_bytes: args.chunk_bytes.unwrap_or(cut.chunk_bytes).max(1),

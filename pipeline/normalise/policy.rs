@@ -9,8 +9,7 @@ macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-        #[serde(rename_all = "kebab-case")]
-        pub enum $name { $($(#[$vdoc])* $variant,)* }
+        pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant,)* }
 
         impl $name {
             /// The word in recipes and manifests.
@@ -24,8 +23,18 @@ macro_rules! choice {
 choice! {
     /// The text format of chat rows.
     TextFormat {
-        /// The Qwen3 (hybrid) chat template.
+        /// Qwen3 (hybrid).
         Qwen3 = "qwen3",
+        /// Qwen3-Thinking-2507: the text of Qwen3, and a prompt that opens the think block.
+        Qwen3Thinking2507 = "qwen3-thinking-2507",
+        /// Qwen3-Instruct-2507: no reasoning.
+        Qwen3Instruct2507 = "qwen3-instruct-2507",
+        /// Qwen3.5.
+        Qwen35 = "qwen3.5",
+        /// Qwen3.6.
+        Qwen36 = "qwen3.6",
+        /// The chat template of a model repository, named by `template`.
+        Template = "template",
         /// Plain documents only; a chat row is an error of the recipe.
         Text = "text",
     }
@@ -125,6 +134,8 @@ pub struct Policy {
     pub leading_newlines: LeadingNewlines,
     /// Whether the newline after a turn's end is trained on.
     pub train_newline: bool,
+    /// Whether think blocks are there and not trained on.
+    pub mask_reasoning: bool,
     /// Whether rows without an assistant or a user turn, and answers without text, are dropped.
     pub drop_unanswered: bool,
 }
@@ -141,6 +152,7 @@ impl Policy {
         control_text: ControlText::Drop,
         leading_newlines: LeadingNewlines::Strip,
         train_newline: false,
+        mask_reasoning: false,
         drop_unanswered: true,
     };
 
@@ -155,13 +167,25 @@ impl Policy {
         control_text: ControlText::Keep,
         leading_newlines: LeadingNewlines::Keep,
         train_newline: false,
+        mask_reasoning: false,
         drop_unanswered: false,
     };
 
-    /// The policy by key and word, for the manifest.
+    /// Keys of `[normalise]` that have no meaning in this format, so that a recipe which sets one is
+    /// refused instead of ignored.
+    pub fn meaningless(format: TextFormat) -> &'static [&'static str] {
+        match format {
+            TextFormat::Qwen3Instruct2507 => &["empty_think", "on_unclosed", "mask_reasoning"],
+            TextFormat::Template => &["empty_think", "on_unclosed", "mask_reasoning"],
+            _ => &[],
+        }
+    }
+
+    /// The policy by key and word, for the manifest; keys without a meaning in the format are not
+    /// among them, and `mask_reasoning` only where it is set, so that older digests stay.
     pub fn record(&self) -> BTreeMap<String, String> {
         let flag = |value: bool| if value { "true" } else { "false" };
-        [
+        let mut record: BTreeMap<String, String> = [
             ("format", self.format.name()),
             ("history", self.history.name()),
             ("train", self.train.name()),
@@ -175,6 +199,11 @@ impl Policy {
         ]
         .into_iter()
         .map(|(key, word)| (key.to_owned(), word.to_owned()))
-        .collect()
+        .collect();
+        if self.mask_reasoning {
+            record.insert("mask_reasoning".to_owned(), "true".to_owned());
+        }
+        record.retain(|key, _| !Policy::meaningless(self.format).contains(&key.as_str()));
+        record
     }
 }

@@ -24,11 +24,11 @@ pub struct RenderedSample {
 }
 
 impl RenderedSample {
-    /// A plain document, ended by `<|endoftext|>` and trained on as a whole.
-    pub fn document(text: &str) -> Self {
+    /// A plain document, closed by the control string `end_of_text` and trained on as a whole.
+    pub fn document(text: &str, end_of_text: &str) -> Self {
         let mut sample = RenderedSample { document: true, ..RenderedSample::default() };
         sample.text.push_str(text);
-        sample.control("<|endoftext|>");
+        sample.control(end_of_text);
         sample.trained.push(0..sample.text.len());
         sample
     }
@@ -65,6 +65,12 @@ impl ControlFinder {
         let barred = texts.iter().all(|text| text.starts_with("<|"));
         let build = || AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&texts).ok();
         ControlFinder { finder: if texts.is_empty() { None } else { build() }, barred }
+    }
+
+    /// Byte ranges of those in the text, ascending, the longest where several begin.
+    pub fn ranges(&self, text: &str) -> Vec<Range<usize>> {
+        let found = self.finder.iter().flat_map(|finder| finder.find_iter(text));
+        found.map(|found| found.range()).collect()
     }
 
     /// Whether the text holds one of them.

@@ -1,5 +1,7 @@
-//! One assistant turn, taken apart as the Qwen3 template takes it apart, and what is lost by that.
+//! One assistant turn, taken apart as the template of a format takes it apart, and what is lost by
+//! that.
 
+use super::python;
 use crate::source::adapt::Message;
 
 /// An assistant message in parts.
@@ -22,6 +24,17 @@ pub(super) enum Fault {
     Unclosed,
 }
 
+/// How a format takes a turn apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parting {
+    /// No reasoning: the text is the answer, a reasoning field is lost.
+    Plain,
+    /// At the think tags.
+    Tags,
+    /// At the think tags, white space round text and reasoning stripped.
+    TrimmedTags,
+}
+
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 
@@ -29,8 +42,22 @@ impl<'a> Turn<'a> {
     /// Takes a message apart by rule 5 of the template: with a reasoning field, that and the whole
     /// text; else at `</think>`: reasoning is what stands before the first one and after the last
     /// `<think>` there, the answer what stands after the last one.
-    pub fn of(message: &'a Message) -> Turn<'a> {
-        let text = message.text();
+    pub fn of(message: &'a Message, parting: Parting) -> Turn<'a> {
+        match parting {
+            Parting::Plain => {
+                let loses = message.reasoning.as_deref().is_some_and(|text| !text.trim().is_empty());
+                let fault = (loses || message.lossy).then_some(Fault::Lossy);
+                Turn { reasoning: "", answer: message.text(), fault }
+            }
+            Parting::Tags => Turn::at_tags(message, message.text()),
+            Parting::TrimmedTags => {
+                let turn = Turn::at_tags(message, python::strip(message.text()));
+                Turn { reasoning: python::strip(turn.reasoning), ..turn }
+            }
+        }
+    }
+
+    fn at_tags(message: &'a Message, text: &'a str) -> Turn<'a> {
         if let Some(reasoning) = message.reasoning.as_deref() {
             let doubled = text.contains(CLOSE) || text.contains(OPEN);
             let marked = reasoning.contains(CLOSE) || reasoning.contains(OPEN);
@@ -59,9 +86,12 @@ impl<'a> Turn<'a> {
     }
 
     /// The reasoning of a message whose think block was never closed.
-    pub fn unclosed_reasoning(message: &'a Message) -> &'a str {
-        let text = message.text();
-        text.split_once(OPEN).map_or("", |(_, rest)| rest).trim_start_matches('\n')
+    pub fn unclosed_reasoning(message: &'a Message, parting: Parting) -> &'a str {
+        let reasoning = message.text().split_once(OPEN).map_or("", |(_, rest)| rest);
+        match parting {
+            Parting::TrimmedTags => python::strip(reasoning),
+            Parting::Plain | Parting::Tags => reasoning.trim_start_matches('\n'),
+        }
     }
 }
 
@@ -71,7 +101,7 @@ mod tests {
     use crate::source::adapt::Role;
 
     fn fault(text: &str) -> Option<Fault> {
-        Turn::of(&Message::new(Role::Assistant, text)).fault
+        Turn::of(&Message::new(Role::Assistant, text), Parting::Tags).fault
     }
 
     #[test]
@@ -83,5 +113,14 @@ mod tests {
         assert_eq!(fault("<think>a</think>b</think>c"), Some(Fault::Lossy));
         assert_eq!(fault("<think>a</think>b<think>c"), Some(Fault::Unclosed));
         assert_eq!(fault("<think>a"), Some(Fault::Unclosed));
+    }
+
+    #[test]
+    fn a_format_without_reasoning_keeps_tags_as_text_and_loses_the_field() {
+        let tagged = Message::new(Role::Assistant, "<think>a</think>b");
+        let turn = Turn::of(&tagged, Parting::Plain);
+        assert_eq!((turn.answer, turn.fault), ("<think>a</think>b", None));
+        let field = Message { reasoning: Some("a".to_owned()), ..Message::new(Role::Assistant, "b") };
+        assert_eq!(Turn::of(&field, Parting::Plain).fault, Some(Fault::Lossy));
     }
 }

@@ -171,6 +171,11 @@ pub struct NormaliseFile {
     pub leading_newlines: Option<LeadingNewlines>,
     /// Trains on the newline after a turn's end.
     pub train_newline: Option<bool>,
+    /// Think blocks are there, but not trained on.
+    pub mask_reasoning: Option<bool>,
+    /// A chat template: with `format = "template"` what renders; with another format what
+    /// `--verify-template` compares with.
+    pub template: Option<String>,
 }
 
 /// A set of options.
@@ -191,6 +196,8 @@ pub struct TokeniseFile {
     pub tokenizer: Option<String>,
     /// Branch, tag or commit of the model on the Hub.
     pub revision: Option<String>,
+    /// The control string that ends a plain document; `<|endoftext|>` or its like if absent.
+    pub end_of_text: Option<String>,
 }
 
 /// `[dedup]`.
@@ -352,8 +359,8 @@ macro_rules! overlay {
 
 overlay! {
     DecontaminateFile { benchmarks, copies, blocklist, ngram, none, strict }
-    NormaliseFile { format, policy, history, train, empty_think, on_lossy, on_unclosed, control_text, leading_newlines, train_newline }
-    TokeniseFile { tokenizer, revision }
+    NormaliseFile { format, policy, history, train, empty_think, on_lossy, on_unclosed, control_text, leading_newlines, train_newline, mask_reasoning, template }
+    TokeniseFile { tokenizer, revision, end_of_text }
     DedupFile { exact }
     PackFile { length, strategy, overlong }
     OutputFile { format, validation, shard_tokens, partition_bytes, position_ids, calibration }

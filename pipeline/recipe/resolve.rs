@@ -16,7 +16,7 @@ use super::join::ResolvedJoin;
 use super::pins::{Matching, Splits, Want};
 use super::sources::resolve_source;
 use super::traps;
-use crate::normalise::{Policy, TextFormat};
+use crate::normalise::{History, Policy, TextFormat};
 use crate::shard::Row;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
@@ -63,10 +63,14 @@ pub struct ResolvedPhase {
     pub decontaminate: DecontaminateConfig,
     /// Text format and loss.
     pub policy: Policy,
+    /// The chat template, if one is named.
+    pub template: Option<PathBuf>,
     /// `qwen3`, a path, or a model of the Hub.
     pub tokenizer: String,
     /// What the tokenizer takes from the Hub, unless it is local.
     pub tokenizer_want: Option<Want>,
+    /// The control string that ends a plain document, if the recipe says.
+    pub end_of_text: Option<String>,
     /// What makes two rows the same.
     pub exact: Exact,
     /// Packs.
@@ -288,7 +292,9 @@ fn resolve_phase(
         sources.push(source);
     }
     check_weights(&sources)?;
-    let policy = policy(&phase.normalise.over(&file.normalise));
+    let normalise = phase.normalise.over(&file.normalise);
+    let tokenise = phase.tokenise.over(&file.tokenise);
+    let policy = policy(&normalise)?;
     traps::check_repeats(&sources, &cards)?;
     let output = output(&phase.output.over(&file.output), policy.format)?;
     if phase.max_tokens.is_some() && sources.iter().all(|source| source.weight_ppm.is_none()) {
@@ -306,8 +312,10 @@ fn resolve_phase(
         sources,
         decontaminate: decontaminate(&phase.decontaminate.over(&file.decontaminate), base)?,
         policy,
-        tokenizer: tokenizer(&phase.tokenise.over(&file.tokenise)),
-        tokenizer_want: tokenizer_want(&phase.tokenise.over(&file.tokenise), base)?,
+        template: normalise.template.as_ref().map(|path| base.join(path)),
+        tokenizer: tokenizer(&tokenise),
+        tokenizer_want: tokenizer_want(&tokenise, base)?,
+        end_of_text: tokenise.end_of_text,
         exact: exact(&phase.dedup.over(&file.dedup)),
         pack: pack(&phase.pack.over(&file.pack), output.format)?,
         output,
@@ -381,13 +389,38 @@ fn decontaminate(file: &DecontaminateFile, base: &Path) -> Result<DecontaminateC
     Ok(DecontaminateConfig { against, copies, ngram, strict: file.strict.unwrap_or(false) })
 }
 
-fn policy(file: &NormaliseFile) -> Policy {
+fn policy(file: &NormaliseFile) -> Result<Policy, RecipeError> {
+    let place = "[normalise]";
     let base = match file.policy.unwrap_or(PolicyName::Default) {
         PolicyName::Default => Policy::DEFAULT,
         PolicyName::Faithful => Policy::FAITHFUL,
     };
-    Policy {
-        format: file.format.unwrap_or(base.format),
+    let format = file.format.unwrap_or(base.format);
+    let written = serde_json::to_value(file).unwrap_or_default();
+    let is_set = |key: &&&str| written.get(**key).is_some_and(|value| !value.is_null());
+    if let Some(key) = Policy::meaningless(format).iter().find(is_set) {
+        return Err(RecipeError::value_hint(
+            place,
+            format!("`{key}` has no meaning with `format = \"{}\"`", format.name()),
+            "remove the key, or choose a format with think blocks",
+        ));
+    }
+    if format == TextFormat::Template && file.template.is_none() {
+        return Err(RecipeError::value_hint(
+            place,
+            "`format = \"template\"` needs a `template`",
+            "name the model's own: `template = \"MODEL/chat_template.jinja\"` or its tokenizer_config.json",
+        ));
+    }
+    if format == TextFormat::Template && file.history == Some(History::Keep) {
+        return Err(RecipeError::value_hint(
+            place,
+            "`history = \"keep\"` has no meaning with `format = \"template\"`",
+            "the template decides which reasoning stays; `train = \"all-turns\"` trains on all answers",
+        ));
+    }
+    Ok(Policy {
+        format,
         history: file.history.unwrap_or(base.history),
         train: file.train.unwrap_or(base.train),
         empty_think: file.empty_think.unwrap_or(base.empty_think),
@@ -396,8 +429,9 @@ fn policy(file: &NormaliseFile) -> Policy {
         control_text: file.control_text.unwrap_or(base.control_text),
         leading_newlines: file.leading_newlines.unwrap_or(base.leading_newlines),
         train_newline: file.train_newline.unwrap_or(base.train_newline),
+        mask_reasoning: file.mask_reasoning.unwrap_or(base.mask_reasoning),
         drop_unanswered: base.drop_unanswered,
-    }
+    })
 }
 
 fn tokenizer(file: &TokeniseFile) -> String {

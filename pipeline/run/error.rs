@@ -7,6 +7,7 @@ use arrow::error::ArrowError;
 use potable_blocklists::BlocklistError;
 
 use crate::decontaminate::benchmarks::BenchmarkError;
+use crate::normalise::TemplateError;
 use crate::recipe::RecipeError;
 use crate::recipe::pins::PinError;
 use crate::source::SourceError;
@@ -39,6 +40,9 @@ pub enum RunError {
     /// The tokeniser.
     #[error(transparent)]
     Tokeniser(#[from] TokeniserError),
+    /// A chat template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     /// A file that cannot be written.
     #[error("cannot write `{path}`", path = path.display())]
     Write {
@@ -227,6 +231,7 @@ impl RunError {
             RunError::Benchmark(e) => e.hint(),
             RunError::Tokeniser(e) => e.hint(),
             RunError::Blocklist(e) => e.hint(),
+            RunError::Template(e) => Some(e.hint()),
             RunError::Write { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
                     "make room and run the same command again: finished work is kept and continued"

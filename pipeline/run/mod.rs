@@ -11,6 +11,7 @@ pub mod progress;
 pub mod pull;
 pub mod reason;
 pub mod reduce;
+pub mod render;
 pub mod report;
 pub mod rows;
 pub mod sampling;

@@ -13,19 +13,19 @@ use super::plan::{Cut, Plan, PlannedSource};
 use super::progress::{Progress, SourceProgress, Step};
 use super::pull::{self, Pull};
 use super::reduce::Reduction;
+use super::render;
 use super::rows::Stages;
 use super::sampling;
-use super::seal::{Sealing, TEMPLATE, locked_benchmarks};
+use super::seal::{Sealing, locked_benchmarks};
 use super::select::{Selection, select};
 use super::staged::{STAGE_FORMAT, Staged};
 use crate::decontaminate::benchmarks::{self, BenchmarkError};
-use crate::normalise::{ControlFinder, Normaliser};
+use crate::normalise::ChatTemplate;
 use crate::recipe::file::Exact;
 use crate::recipe::resolve::{Against, ResolvedPhase};
 use crate::recipe::{Recipe, RecipeError, Supply};
 use crate::shard::write_atomic;
 use crate::source::{Format, SourceError};
-use crate::tokenise::Tokeniser;
 
 /// How to run; nothing here changes an output byte but `limit`.
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub struct PrepOptions {
     pub fresh: bool,
     /// Keeps the staged work.
     pub keep_work: KeepWork,
+    /// Rows of each phase to compare with the model's own template.
+    pub verify_template: Option<u64>,
     /// When the run began, for the run block.
     pub started: Option<String>,
     /// Where it ran, for the run block.
@@ -142,6 +144,8 @@ pub fn plan(recipe: &Recipe, options: &PrepOptions) -> Result<Vec<Plan>, RunErro
     let settled = pull::settle(&mut recipe, &options.pull, &Progress::default())?;
     pull::preflight(&settled.supply)?;
     let plan = |phase: &ResolvedPhase| {
+        // A template that cannot be used is known before any row is read.
+        phase.template.as_deref().map(ChatTemplate::load).transpose()?;
         let plan = Plan::new(phase.clone(), options.cut, options.limit, &settled.supply)?;
         pull::check_evidence(&plan, options.pull.evidence)?;
         Ok(plan)
@@ -213,10 +217,18 @@ impl PhaseRun<'_> {
             self.pool.install(|| Plan::new(self.phase.clone(), cut, self.options.limit, self.supply))?;
         pull::check_evidence(&plan, self.options.pull.evidence)?;
         refuse_benchmarks(&plan, blocklist.as_ref())?;
-        let tokeniser = self.tokeniser()?;
+        let tokeniser = render::tokeniser(self.phase, &self.recipe.base, self.supply)?;
+        let normaliser = render::normaliser(self.phase, &tokeniser)?;
+        let (template, template_digest) = normaliser.record();
         let blocklist_digest = blocklist.as_ref().map_or("none".to_owned(), Blocklist::digest);
-        let others =
-            [blocklist_digest, tokeniser.digest().to_owned(), TEMPLATE.to_owned(), STAGE_FORMAT.to_string()];
+        let others = [
+            blocklist_digest,
+            tokeniser.digest().to_owned(),
+            tokeniser.end_of_text().to_owned(),
+            template,
+            template_digest,
+            STAGE_FORMAT.to_string(),
+        ];
         let map_digest = plan.map_digest(&others)?;
         let plan_digest = self.plan_digest(&plan, &map_digest, blocklist.as_ref(), excluded)?;
         let folder = OutputFolder::open(&self.out, self.options.fresh)?;
@@ -244,24 +256,11 @@ impl PhaseRun<'_> {
         let stages = Stages {
             plan: &plan,
             blocklist: blocklist.as_ref(),
-            normaliser: Normaliser::new(self.phase.policy, ControlFinder::new(&tokeniser.control_strings())),
+            normaliser,
             tokeniser: &tokeniser,
+            verify: render::verify(self.options.verify_template, &plan, &self.progress.verified)?,
         };
         self.work(&stages, work, excluded)
-    }
-
-    fn tokeniser(&self) -> Result<Tokeniser, RunError> {
-        let phase = self.phase;
-        let load = |name: &str| Tokeniser::load(name, &self.recipe.base, phase.policy.format);
-        let Some(want) = &phase.tokenizer_want else { return Ok(load(&phase.tokenizer)?) };
-        let mut files = self.supply.kept(want, Some(Format::Json))?;
-        let pin = self.supply.pin(want);
-        let (Some(file), Some(pin)) = (files.pop(), pin) else { return Ok(load(&phase.tokenizer)?) };
-        let local = file.remote().map(|remote| remote.local(&|_| {})).transpose()?;
-        // An absolute path stays what it is when it is joined to the recipe's folder.
-        let path = std::path::absolute(local.unwrap_or_default())
-            .map_err(|source| RunError::Read { path: file.path().to_path_buf(), source })?;
-        Ok(load(&path.to_string_lossy())?.named(format!("{}@{}", pin.repo, pin.commit)))
     }
 
     /// Map, select, reduce, seal.
@@ -298,6 +297,7 @@ impl PhaseRun<'_> {
             plan_digest: &work.plan_digest,
             blocklist: stages.blocklist,
             tokeniser: stages.tokeniser,
+            template: stages.normaliser.record(),
             files: &files,
             selection: &selection,
             results: &results,

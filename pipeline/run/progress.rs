@@ -44,6 +44,8 @@ pub struct Progress {
     sources: Mutex<Vec<std::sync::Arc<SourceProgress>>>,
     /// Partitions written, and how many there are.
     pub partitions: (AtomicU64, AtomicU64),
+    /// Rows whose text was compared with that of the model's own template.
+    pub verified: AtomicU64,
 }
 
 impl Progress {

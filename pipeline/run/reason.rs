@@ -89,6 +89,10 @@ reasons! {
     NormaliseEmptyThink = Normalise, "normalise.empty-think", "answer without reasoning";
     /// No token of the row would be trained on.
     NormaliseNothingTrained = Normalise, "normalise.nothing-trained", "nothing to train on";
+    /// The template of the format raises an error for the row.
+    NormaliseRefused = Normalise, "normalise.refused", "refused by the template";
+    /// A template whose rendering does not show which part an assistant turn is.
+    NormaliseSpan = Normalise, "normalise.span", "no telling which part is trained on";
     /// The same content as an earlier row.
     DedupExact = Dedup, "dedup.exact", "exact duplicates";
     /// The same content as a row that an earlier phase took.

@@ -1,6 +1,7 @@
 //! What map does to one chunk of rows: decode → `where` → adapt → check → render → tokenise.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use potable_blocklists::{Action, Blocklist};
 use xxhash_rust::xxh3::Xxh3;
@@ -10,7 +11,7 @@ use super::plan::{Plan, PlannedSource, Unit};
 use super::reason::DropReason;
 use super::staged::{self, ChunkLedger, StagedDrop, StagedSample};
 use crate::decontaminate::{Checked, CheckedRow, Decontaminator, Match};
-use crate::normalise::{Acted, Normaliser, RenderedSample};
+use crate::normalise::{Acted, ControlText, Normaliser, RenderedSample};
 use crate::recipe::file::{Exact, OnBadRow};
 use crate::source::adapt::{Adapted, Outcome};
 use crate::source::cell::Cell;
@@ -29,6 +30,27 @@ pub struct Stages<'a> {
     pub normaliser: Normaliser,
     /// Encoding.
     pub tokeniser: &'a Tokeniser,
+    /// Comparison with the model's own template, if asked for.
+    pub verify: Option<Verify<'a>>,
+}
+
+/// Which rows are compared with the model's own template.
+#[derive(Clone, Copy, Debug)]
+pub struct Verify<'a> {
+    /// One row in so many, by the row's sampling hash.
+    pub every: u64,
+    /// At most so many.
+    pub most: u64,
+    /// How many were.
+    pub compared: &'a AtomicU64,
+}
+
+impl Verify<'_> {
+    /// Whether the row with this hash is compared; if so, it is counted.
+    fn takes(&self, hash: u64) -> bool {
+        let more = |count: u64| (count < self.most).then_some(count + 1);
+        hash.is_multiple_of(self.every) && self.compared.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
 }
 
 /// Which part of which source a chunk belongs to.
@@ -189,6 +211,9 @@ impl<'a> Mapper<'a> {
             Err(reason) => return self.bad_row(row, reason),
         };
         let Some(checked) = self.check(row, adapted) else { return Ok(()) };
+        if self.stages.verify.is_some_and(|verify| verify.takes(self.place.sampler.hash(row))) {
+            self.stages.normaliser.verify(&checked, &|| self.row_place(row))?;
+        }
         match self.stages.normaliser.apply(&checked, &mut self.acted) {
             Outcome::Drop(reason) => {
                 self.drop_row(row, reason, String::new);
@@ -234,9 +259,23 @@ impl<'a> Mapper<'a> {
         let key = self.key(checked);
         let partition = partition_of(key, phase.seed, self.stages.plan.partitions);
         let hash = self.place.sampler.hash(row);
-        for sample in samples {
-            let encoded: TokenisedSample =
-                self.stages.tokeniser.encode(sample, self.stages.normaliser.policy().control_text)?;
+        let control_text = self.stages.normaliser.policy().control_text;
+        let encoded: Vec<TokenisedSample> = samples
+            .iter()
+            .map(|sample| self.stages.tokeniser.encode(sample, control_text))
+            .collect::<Result<_, _>>()?;
+        let foreign: u64 = encoded.iter().map(|sample| sample.foreign).sum();
+        match control_text {
+            _ if foreign == 0 => {}
+            // No string of the row holds one, but two of them side by side do.
+            ControlText::Drop => {
+                self.drop_row(row, DropReason::NormaliseControlText, String::new);
+                return Ok(());
+            }
+            ControlText::Text => *self.acted.entry("control-text-as-text").or_default() += foreign,
+            ControlText::Keep => *self.acted.entry("control-text-kept").or_default() += foreign,
+        }
+        for encoded in encoded {
             self.out.ledger.samples += 1;
             self.out.ledger.tokens += encoded.ids.len() as u64;
             self.out.samples.entry(partition).or_default().push(StagedSample {

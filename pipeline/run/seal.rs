@@ -36,6 +36,8 @@ pub struct Sealing<'a> {
     pub blocklist: Option<&'a Blocklist>,
     /// The tokeniser.
     pub tokeniser: &'a Tokeniser,
+    /// Name and digest of the template.
+    pub template: (String, String),
     /// Staged files.
     pub files: &'a [Staged],
     /// What select said.
@@ -320,8 +322,8 @@ impl Sealing<'_> {
             engine: self.tokeniser.engine().to_owned(),
             vocabulary_digest: digest_of(self.tokeniser.digest())?,
             vocabulary_size: self.tokeniser.vocabulary_size(),
-            template: TEMPLATE.to_owned(),
-            template_digest: Digest::of(TEMPLATE.as_bytes()),
+            template: self.template.0.clone(),
+            template_digest: digest_of(&self.template.1)?,
             format: self.plan.phase.policy.format.name().to_owned(),
         })
     }
@@ -438,9 +440,6 @@ impl Sealing<'_> {
 fn buckets(counts: BTreeMap<u64, u64>) -> Vec<LengthBucket> {
     counts.into_iter().map(|(upto, count)| LengthBucket { upto, count }).collect()
 }
-
-/// The renderer and its version, as the manifest names it.
-pub const TEMPLATE: &str = "potable-qwen3-1";
 
 fn digest_of(hex: &str) -> Result<Digest, RunError> {
     Digest::from_hex(hex).map_err(|e| RunError::Manifest { reason: e.to_string() })

@@ -40,7 +40,7 @@ fn write_cell(out: &mut String, cell: &Cell) {
         Cell::Int(value) => write_display(out, value),
         Cell::UInt(value) => write_display(out, value),
         Cell::Float(value) => out.push_str(&python_float(*value)),
-        Cell::Text(text) => write_text(out, text),
+        Cell::Text(text) => push_text(out, text),
         // JSON has no binary; hex is what a reader can make something of.
         Cell::Bytes(bytes) => {
             out.push('"');
@@ -63,7 +63,7 @@ fn write_cell(out: &mut String, cell: &Cell) {
                 if i > 0 {
                     out.push_str(", ");
                 }
-                write_text(out, key);
+                push_text(out, key);
                 out.push_str(": ");
                 write_cell(out, value);
             }
@@ -77,7 +77,8 @@ fn write_display(out: &mut String, value: impl std::fmt::Display) {
     let _infallible = write!(out, "{value}");
 }
 
-fn write_text(out: &mut String, text: &str) {
+/// Writes `text` as a JSON string.
+pub fn push_text(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {

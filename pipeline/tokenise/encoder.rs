@@ -10,15 +10,29 @@ use crate::normalise::{ControlText, RenderedSample, TextFormat};
 /// The `[tokenise] tokenizer` that stands for the built-in vocabulary.
 pub const BUILT_IN: &str = "qwen3";
 
-/// Tokens that the Qwen3 format writes, and must be single tokens.
-const QWEN3_NEEDS: [&str; 5] = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>"];
+/// Control strings that end a plain document, in the order in which they are looked for.
+const ENDS_OF_TEXT: [&str; 5] = ["<|endoftext|>", "<|end_of_text|>", "<eos>", "</s>", "<|end▁of▁sentence|>"];
 
 /// Turns rendered samples into ids. One is shared by all threads.
 pub struct Tokeniser {
     name: String,
     digest: String,
     vocabulary_size: u64,
+    end_of_text: String,
     engine: Engine,
+}
+
+/// What a recipe says of its tokeniser.
+#[derive(Clone, Copy, Debug)]
+pub struct TokeniserChoice<'a> {
+    /// `qwen3`, or a path below `base`.
+    pub tokenizer: &'a str,
+    /// What paths are relative to.
+    pub base: &'a Path,
+    /// The text format, whose tokens must be there.
+    pub format: TextFormat,
+    /// The control string that ends a plain document, if the recipe says.
+    pub end_of_text: Option<&'a str>,
 }
 
 enum Engine {
@@ -67,9 +81,24 @@ pub enum TokeniserError {
         /// Length of the text.
         expected: usize,
     },
-    /// An option that only the built-in tokenizer has.
-    #[error("`control_text = \"text\"` needs the built-in tokenizer")]
-    ControlText,
+    /// The vocabulary of one model with the format of another.
+    #[error(
+        "tokenizer `{name}`: does not fit format `{format}`: it is the vocabulary of Qwen3, and `<|im_start|>` has another id there"
+    )]
+    OtherModel {
+        /// The tokeniser.
+        name: String,
+        /// The text format.
+        format: &'static str,
+    },
+    /// A control string that the vocabulary has whatever is done.
+    #[error("{path}: `{token}` is in the vocabulary itself, so it cannot be encoded as plain text", path = path.display())]
+    ControlText {
+        /// The file.
+        path: PathBuf,
+        /// The control string.
+        token: String,
+    },
     /// The engine's own error.
     #[error("tokenizer: {reason}")]
     Engine {
@@ -83,13 +112,54 @@ impl TokeniserError {
     pub fn hint(&self) -> Option<String> {
         match self {
             TokeniserError::DoesNotFit { .. } => Some(
-                "use the tokenizer.json of the model that the format belongs to, or `format = \"text\"` for plain documents".to_owned(),
+                "use the tokenizer.json of the model that the format belongs to; `[tokenise] end_of_text` names what ends a document".to_owned(),
             ),
             TokeniserError::Load { .. } | TokeniserError::Read { .. } => Some(
                 "`[tokenise] tokenizer` is `qwen3` or the path of a tokenizer.json".to_owned(),
             ),
-            TokeniserError::ControlText => Some("use `control_text = \"drop\"`, or `tokenizer = \"qwen3\"`".to_owned()),
+            TokeniserError::OtherModel { .. } => {
+                Some("name the tokenizer.json of the model under `[tokenise] tokenizer`".to_owned())
+            }
+            TokeniserError::ControlText { .. } => Some("use `control_text = \"drop\"`".to_owned()),
             TokeniserError::BuiltInDamaged | TokeniserError::Offsets { .. } | TokeniserError::Engine { .. } => None,
+        }
+    }
+}
+
+/// Tokens that a format writes, each of which must be one token.
+fn needs(format: TextFormat) -> &'static [&'static str] {
+    match format {
+        TextFormat::Qwen3 | TextFormat::Qwen3Thinking2507 => {
+            &["<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+        }
+        TextFormat::Qwen3Instruct2507 => &["<|im_start|>", "<|im_end|>"],
+        TextFormat::Qwen35 | TextFormat::Qwen36 => {
+            &["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
+        }
+        TextFormat::Text | TextFormat::Template => &[],
+    }
+}
+
+/// Whether a tokenizer fits the format; gives what ends a plain document.
+fn fitting(
+    choice: TokeniserChoice,
+    path: &Path,
+    has: impl Fn(&str) -> bool,
+) -> Result<String, TokeniserError> {
+    let missing = |token: &str| TokeniserError::DoesNotFit {
+        path: path.to_path_buf(),
+        format: choice.format.name(),
+        token: token.to_owned(),
+    };
+    if let Some(token) = needs(choice.format).iter().find(|token| !has(token)) {
+        return Err(missing(token));
+    }
+    match choice.end_of_text {
+        Some(token) if has(token) => Ok(token.to_owned()),
+        Some(token) => Err(missing(token)),
+        None => {
+            let found = ENDS_OF_TEXT.iter().find(|token| has(token));
+            found.map(|token| (*token).to_owned()).ok_or_else(|| missing("<|endoftext|>"))
         }
     }
 }
@@ -105,6 +175,7 @@ impl Tokeniser {
             name: BUILT_IN.to_owned(),
             digest: qwen3::digest(&ranks),
             vocabulary_size: (ranks.len() + qwen3::ADDED.len()) as u64,
+            end_of_text: "<|endoftext|>".to_owned(),
             engine: Engine::Fast(Box::new(FastEncoder::new(&ranks)?), ranks),
         })
     }
@@ -114,35 +185,25 @@ impl Tokeniser {
     ///
     /// # Errors
     /// A file that cannot be read, or whose tokens do not fit the format.
-    pub fn load(tokenizer: &str, base: &Path, format: TextFormat) -> Result<Self, TokeniserError> {
-        if tokenizer == BUILT_IN {
-            return Self::built_in();
+    pub fn load(choice: TokeniserChoice) -> Result<Self, TokeniserError> {
+        if choice.tokenizer == BUILT_IN {
+            return Self::built_in_for(choice, PathBuf::from(BUILT_IN));
         }
-        let path = base.join(tokenizer);
+        let path = choice.base.join(choice.tokenizer);
         let bytes =
             std::fs::read(&path).map_err(|source| TokeniserError::Read { path: path.clone(), source })?;
         let digest = potable_manifests::sha256_hex(&bytes);
         if digest == qwen3::TOKENIZER_JSON_SHA256 {
-            return Self::built_in();
+            return Self::built_in_for(choice, path);
         }
         let engine = ReferenceEncoder::load(&path, &bytes)?;
-        let added = engine.added();
-        let needed: &[&str] = match format {
-            TextFormat::Qwen3 => &QWEN3_NEEDS,
-            TextFormat::Text => &["<|endoftext|>"],
-        };
-        if let Some(token) = needed.iter().find(|token| !added.contains_key(**token)) {
-            return Err(TokeniserError::DoesNotFit {
-                path,
-                format: format.name(),
-                token: (*token).to_owned(),
-            });
-        }
+        let end_of_text = fitting(choice, &path, |token| engine.added().contains_key(token))?;
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(Tokeniser {
             name,
             digest,
             vocabulary_size: engine.vocabulary_size(),
+            end_of_text,
             engine: Engine::Reference(Box::new(engine)),
         })
     }
@@ -153,6 +214,20 @@ impl Tokeniser {
             self.name = name;
         }
         self
+    }
+
+    fn built_in_for(choice: TokeniserChoice, path: PathBuf) -> Result<Self, TokeniserError> {
+        if matches!(choice.format, TextFormat::Qwen35 | TextFormat::Qwen36) {
+            let name = path.display().to_string();
+            return Err(TokeniserError::OtherModel { name, format: choice.format.name() });
+        }
+        let end_of_text = fitting(choice, &path, |token| qwen3::ADDED.contains(&token))?;
+        Ok(Tokeniser { end_of_text, ..Self::built_in()? })
+    }
+
+    /// The control string that ends a plain document.
+    pub fn end_of_text(&self) -> &str {
+        &self.end_of_text
     }
 
     /// Encodes a sample.

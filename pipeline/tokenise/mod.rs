@@ -5,7 +5,7 @@ pub mod offsets;
 pub mod qwen3;
 pub mod reference;
 
-pub use encoder::{Tokeniser, TokeniserError};
+pub use encoder::{Tokeniser, TokeniserChoice, TokeniserError};
 
 use crate::normalise::{ControlText, RenderedSample};
 
@@ -18,6 +18,9 @@ pub struct TokenisedSample {
     pub ids: Vec<u32>,
     /// Runs of ids to train on, as start and length in tokens: ascending, not touching.
     pub trained: Vec<(u32, u32)>,
+    /// Control strings in the text that the renderer did not write. They are text with
+    /// `control_text = "text"`, and tokens else.
+    pub foreign: u64,
 }
 
 impl TokenisedSample {
@@ -45,6 +48,8 @@ pub(crate) struct Encoded {
     pub spans: Vec<(usize, usize)>,
     /// The spans to train on, in the same bytes.
     pub trained: Vec<(usize, usize)>,
+    /// See [`TokenisedSample::foreign`].
+    pub foreign: u64,
 }
 
 impl Encoded {
@@ -65,6 +70,6 @@ impl Encoded {
                 _ => runs.push((index, 1)),
             }
         }
-        TokenisedSample { turn, ids: self.ids, trained: runs }
+        TokenisedSample { turn, ids: self.ids, trained: runs, foreign: self.foreign }
     }
 }

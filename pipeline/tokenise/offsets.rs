@@ -79,8 +79,11 @@ impl Encode for FastEncoder {
             let index = found.pattern().as_usize();
             let is_control = qwen3::ADDED.get(index).is_some_and(|token| token.starts_with("<|"));
             let ours = sample.controls.binary_search(&found.start()).is_ok();
-            if is_control && !ours && control_text == ControlText::Text {
-                continue;
+            if is_control && !ours {
+                out.foreign += 1;
+                if control_text == ControlText::Text {
+                    continue;
+                }
             }
             clip(&sample.trained, from, found.start(), &mut within);
             base = self.gap(slice(&sample.text, from, found.start()), &within, &mut out, base)?;

@@ -1,17 +1,25 @@
 //! Any other `tokenizer.json`, through the reference implementation.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use tokenizers::Tokenizer;
 
 use super::encoder::TokeniserError;
 use super::{Encode, Encoded};
-use crate::normalise::{ControlText, RenderedSample};
+use crate::normalise::{ControlFinder, ControlText, RenderedSample};
 
 /// Encodes with the `tokenizers` crate; offsets are its own.
 pub(crate) struct ReferenceEncoder {
+    path: PathBuf,
     engine: Tokenizer,
+    /// The same vocabulary without the control strings among its added tokens: what it makes of one
+    /// in a row's text is plain text.
+    plain: Tokenizer,
+    added: BTreeMap<String, u32>,
+    controls: BTreeMap<u32, String>,
+    finder: ControlFinder,
 }
 
 impl ReferenceEncoder {
@@ -20,28 +28,30 @@ impl ReferenceEncoder {
     /// # Errors
     /// A file that the crate cannot read.
     pub(crate) fn load(path: &Path, bytes: &[u8]) -> Result<Self, TokeniserError> {
-        let mut engine = Tokenizer::from_bytes(bytes)
-            .map_err(|e| TokeniserError::Load { path: path.to_path_buf(), reason: e.to_string() })?;
-        engine.with_padding(None);
-        engine
-            .with_truncation(None)
-            .map_err(|e| TokeniserError::Load { path: path.to_path_buf(), reason: e.to_string() })?;
-        Ok(ReferenceEncoder { engine })
+        let failed = |reason: String| TokeniserError::Load { path: path.to_path_buf(), reason };
+        let engine = build(bytes).map_err(failed)?;
+        let decoder = engine.get_added_tokens_decoder();
+        let added: BTreeMap<String, u32> = decoder.iter().map(|(id, t)| (t.content.clone(), *id)).collect();
+        let is_control = |token: &tokenizers::AddedToken| token.special || token.content.starts_with("<|");
+        let controls: BTreeMap<u32, String> = decoder
+            .iter()
+            .filter(|(_, token)| is_control(token))
+            .map(|(id, token)| (*id, token.content.clone()))
+            .collect();
+        let strings: Vec<&String> = controls.values().collect();
+        let finder = ControlFinder::new(&strings);
+        let plain = build(&without(bytes, &strings).map_err(failed)?).map_err(failed)?;
+        Ok(ReferenceEncoder { path: path.to_path_buf(), engine, plain, added, controls, finder })
     }
 
     /// Added tokens by their text.
-    pub(crate) fn added(&self) -> BTreeMap<String, u32> {
-        let decoder = self.engine.get_added_tokens_decoder();
-        decoder.iter().map(|(id, token)| (token.content.clone(), *id)).collect()
+    pub(crate) fn added(&self) -> &BTreeMap<String, u32> {
+        &self.added
     }
 
     /// Special tokens and all `<|…|>`, in the order of their ids.
     pub(crate) fn control_strings(&self) -> Vec<String> {
-        let decoder = self.engine.get_added_tokens_decoder();
-        let sorted: BTreeMap<u32, &tokenizers::AddedToken> =
-            decoder.iter().map(|(id, token)| (*id, token)).collect();
-        let controls = sorted.values().filter(|token| token.special || token.content.starts_with("<|"));
-        controls.map(|token| token.content.clone()).collect()
+        self.controls.values().cloned().collect()
     }
 
     /// Size of the vocabulary, added tokens among it.
@@ -51,23 +61,102 @@ impl ReferenceEncoder {
 
     /// Text of ids.
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<String, TokeniserError> {
-        self.engine.decode(ids, false).map_err(|e| TokeniserError::Engine { reason: e.to_string() })
+        self.engine.decode(ids, false).map_err(|e| engine_error(&e))
     }
+
+    /// Encodes text whose control strings at `own` are tokens and all others text.
+    fn encode_apart(
+        &self,
+        sample: &RenderedSample,
+        own: &[(usize, usize)],
+    ) -> Result<Encoded, TokeniserError> {
+        let mut out = Encoded::default();
+        let mut from = 0;
+        for &(start, end) in own {
+            self.gap(sample, (from, start), &mut out)?;
+            let string = sample.text.get(start..end).unwrap_or_default();
+            let id = self.added.get(string).ok_or_else(|| self.stays_control(string))?;
+            out.ids.push(*id);
+            out.spans.push((start, end));
+            from = end;
+        }
+        self.gap(sample, (from, sample.text.len()), &mut out)?;
+        Ok(out)
+    }
+
+    fn gap(
+        &self,
+        sample: &RenderedSample,
+        at: (usize, usize),
+        out: &mut Encoded,
+    ) -> Result<(), TokeniserError> {
+        let text = sample.text.get(at.0..at.1).unwrap_or_default();
+        if text.is_empty() {
+            return Ok(());
+        }
+        let encoding = self.plain.encode(text, false).map_err(|e| engine_error(&e))?;
+        if let Some(string) = encoding.get_ids().iter().find_map(|id| self.controls.get(id)) {
+            return Err(self.stays_control(string));
+        }
+        out.ids.extend_from_slice(encoding.get_ids());
+        out.spans.extend(encoding.get_offsets().iter().map(|(start, end)| (at.0 + start, at.0 + end)));
+        Ok(())
+    }
+
+    fn stays_control(&self, string: &str) -> TokeniserError {
+        TokeniserError::ControlText { path: self.path.clone(), token: string.to_owned() }
+    }
+}
+
+fn build(bytes: &[u8]) -> Result<Tokenizer, String> {
+    let mut engine = Tokenizer::from_bytes(bytes).map_err(|e| e.to_string())?;
+    engine.with_padding(None);
+    engine.with_truncation(None).map_err(|e| e.to_string())?;
+    Ok(engine)
+}
+
+/// A `tokenizer.json` without some of its added tokens.
+fn without(bytes: &[u8], strings: &[&String]) -> Result<Vec<u8>, String> {
+    let mut json: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    if let Some(added) = json.get_mut("added_tokens").and_then(Value::as_array_mut) {
+        let goes = |token: &Value| {
+            let content = token.get("content").and_then(Value::as_str);
+            content.is_some_and(|content| strings.iter().any(|string| *string == content))
+        };
+        added.retain(|token| !goes(token));
+    }
+    // A post-processor names special tokens, and none are added here.
+    if let Some(post) = json.get_mut("post_processor") {
+        *post = Value::Null;
+    }
+    serde_json::to_vec(&json).map_err(|e| e.to_string())
+}
+
+fn engine_error(error: &tokenizers::Error) -> TokeniserError {
+    TokeniserError::Engine { reason: error.to_string() }
 }
 
 impl Encode for ReferenceEncoder {
     fn encode(&self, sample: &RenderedSample, control_text: ControlText) -> Result<Encoded, TokeniserError> {
-        if control_text == ControlText::Text {
-            return Err(TokeniserError::ControlText);
-        }
-        let encoding = self
-            .engine
-            .encode(sample.text.as_str(), false)
-            .map_err(|e| TokeniserError::Engine { reason: e.to_string() })?;
-        Ok(Encoded {
-            ids: encoding.get_ids().to_vec(),
-            spans: encoding.get_offsets().to_vec(),
-            trained: sample.trained.iter().map(|span| (span.start, span.end)).collect(),
-        })
+        let is_own = |start: &usize| sample.controls.binary_search(start).is_ok();
+        let found: Vec<(usize, usize)> =
+            self.finder.ranges(&sample.text).into_iter().map(|range| (range.start, range.end)).collect();
+        let own: Vec<(usize, usize)> = found.iter().copied().filter(|(start, _)| is_own(start)).collect();
+        let foreign = (found.len() - own.len()) as u64;
+        let mut encoded = match control_text == ControlText::Text && foreign > 0 {
+            true => self.encode_apart(sample, &own)?,
+            false => {
+                let encoding =
+                    self.engine.encode(sample.text.as_str(), false).map_err(|e| engine_error(&e))?;
+                Encoded {
+                    ids: encoding.get_ids().to_vec(),
+                    spans: encoding.get_offsets().to_vec(),
+                    ..Encoded::default()
+                }
+            }
+        };
+        encoded.foreign = foreign;
+        encoded.trained = sample.trained.iter().map(|span| (span.start, span.end)).collect();
+        Ok(encoded)
     }
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use potable::decontaminate::Decontaminator;
-use potable::normalise::qwen3::{Ending, normalise, render};
-use potable::normalise::{Acted, ControlFinder, ControlText, History, Normaliser, Policy, Train};
+use potable::normalise::native::{Ending, normalise, render};
+use potable::normalise::{Acted, ControlFinder, ControlText, Controls, History, Normaliser, Policy, Train};
 use potable::source::Cell;
 use potable::source::adapt::{Adapted, Conversation, MappingFile, Outcome};
 use potable::tokenise::Tokeniser;
@@ -126,7 +126,11 @@ fn defaults_give_the_committed_outcome_for_every_golden_case() {
         let tools = Some(&case["tools"]).filter(|tools| !tools.is_null());
         let conversation = conversation(&case["messages"], tools);
         let row = Decontaminator::new(None, false).apply(Adapted::Chat(conversation)).row.unwrap();
-        let normaliser = Normaliser::new(Policy::DEFAULT, ControlFinder::new(&tokeniser.control_strings()));
+        let controls = Controls {
+            finder: ControlFinder::new(&tokeniser.control_strings()),
+            end_of_text: tokeniser.end_of_text().to_owned(),
+        };
+        let normaliser = Normaliser::new(Policy::DEFAULT, controls, None);
         let mut outcome = match normaliser.apply(&row, &mut Acted::new()) {
             Outcome::Drop(reason) => serde_json::json!({ "drop": reason.name() }),
             Outcome::Keep(samples) => {
