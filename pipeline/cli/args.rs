@@ -45,6 +45,8 @@ pub enum Command {
     Manifest(ManifestArgs),
     /// Say why a row is not in a data set.
     Explain(ExplainArgs),
+    /// Print a packed row of a shard, with the part that is trained on marked.
+    Show(ShowRowArgs),
     /// Show the known corpora.
     Corpora(CorporaArgs),
     /// Show the built-in recipes.
@@ -382,6 +384,35 @@ pub struct ExplainArgs {
     /// Id of the row: SOURCE/FILE:ROW, as in dropped/.
     #[arg(help_heading = "Input")]
     pub row_id: String,
+}
+
+/// `potable show`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Examples:\n  potable show potable-demo/shards/part-00000-000.parquet --row 0\n  potable show out/shards/part-00000-000.parquet --row 3 --format jsonl"
+)]
+pub struct ShowRowArgs {
+    /// A shard (.parquet).
+    #[arg(help_heading = "Input")]
+    pub shard: PathBuf,
+    /// Number of the row, from 0.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Input")]
+    pub row: u64,
+    /// `qwen3`, or the tokenizer.json that the shards were made with, unless it was the built-in one.
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
+    pub tokenizer: Option<PathBuf>,
+    /// How to print the samples of the row.
+    #[arg(long, value_enum, default_value_t = ShowFormat::Text, help_heading = "Output")]
+    pub format: ShowFormat,
+}
+
+/// How to print the samples of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ShowFormat {
+    /// Text; what is trained on is green on a terminal, else in the brackets ⟦ and ⟧.
+    Text,
+    /// A JSON object a sample.
+    Jsonl,
 }
 
 /// `potable corpora`.

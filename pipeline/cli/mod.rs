@@ -13,6 +13,7 @@ pub mod manifest;
 pub mod output;
 pub mod prep;
 pub mod recipes;
+pub mod show;
 pub mod summary;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ pub fn main() -> ExitCode {
         Command::Blocklist(args) => blocklist::run(args, &output),
         Command::Manifest(args) => manifest::run(args, &output),
         Command::Explain(args) => explain::run(&args, &output),
+        Command::Show(args) => show::run(&args, &output),
         Command::Corpora(args) => corpora::run(args, &output),
         Command::Recipes(args) => recipes::run(args, &output),
         Command::Completions(args) => completions::run(args, &output),

@@ -143,6 +143,9 @@ fn hint_of(error: &Error) -> Option<String> {
         if let Some(e) = cause.downcast_ref::<crate::run::RunError>() {
             return e.hint();
         }
+        if let Some(e) = cause.downcast_ref::<super::show::ShowError>() {
+            return e.hint();
+        }
         if let Some(e) = cause.downcast_ref::<crate::recipe::RecipeError>() {
             return e.hint();
         }

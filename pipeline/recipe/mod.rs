@@ -6,6 +6,7 @@ pub mod file;
 pub mod join;
 pub mod lock;
 pub mod pins;
+mod policy;
 pub mod resolve;
 pub mod sources;
 pub mod supply;

@@ -9,14 +9,15 @@ use super::BUILT_IN;
 use super::card::cards;
 use super::error::RecipeError;
 use super::file::{
-    DecontaminateFile, DedupFile, Exact, NormaliseFile, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile,
-    PolicyName, RecipeFile, ShardFormat, Strategy, TokeniseFile,
+    DecontaminateFile, DedupFile, Exact, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile, RecipeFile,
+    ShardFormat, Strategy, TokeniseFile,
 };
 use super::join::ResolvedJoin;
 use super::pins::{Matching, Splits, Want};
+use super::policy;
 use super::sources::resolve_source;
 use super::traps;
-use crate::normalise::{History, Policy, TextFormat};
+use crate::normalise::{Policy, TextFormat};
 use crate::shard::Row;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
@@ -294,7 +295,7 @@ fn resolve_phase(
     check_weights(&sources)?;
     let normalise = phase.normalise.over(&file.normalise);
     let tokenise = phase.tokenise.over(&file.tokenise);
-    let policy = policy(&normalise)?;
+    let policy = policy::resolve(&normalise)?;
     traps::check_repeats(&sources, &cards)?;
     let output = output(&phase.output.over(&file.output), policy.format)?;
     if phase.max_tokens.is_some() && sources.iter().all(|source| source.weight_ppm.is_none()) {
@@ -387,51 +388,6 @@ fn decontaminate(file: &DecontaminateFile, base: &Path) -> Result<DecontaminateC
     };
     let copies = file.copies.as_ref().map(PathBuf::from);
     Ok(DecontaminateConfig { against, copies, ngram, strict: file.strict.unwrap_or(false) })
-}
-
-fn policy(file: &NormaliseFile) -> Result<Policy, RecipeError> {
-    let place = "[normalise]";
-    let base = match file.policy.unwrap_or(PolicyName::Default) {
-        PolicyName::Default => Policy::DEFAULT,
-        PolicyName::Faithful => Policy::FAITHFUL,
-    };
-    let format = file.format.unwrap_or(base.format);
-    let written = serde_json::to_value(file).unwrap_or_default();
-    let is_set = |key: &&&str| written.get(**key).is_some_and(|value| !value.is_null());
-    if let Some(key) = Policy::meaningless(format).iter().find(is_set) {
-        return Err(RecipeError::value_hint(
-            place,
-            format!("`{key}` has no meaning with `format = \"{}\"`", format.name()),
-            "remove the key, or choose a format with think blocks",
-        ));
-    }
-    if format == TextFormat::Template && file.template.is_none() {
-        return Err(RecipeError::value_hint(
-            place,
-            "`format = \"template\"` needs a `template`",
-            "name the model's own: `template = \"MODEL/chat_template.jinja\"` or its tokenizer_config.json",
-        ));
-    }
-    if format == TextFormat::Template && file.history == Some(History::Keep) {
-        return Err(RecipeError::value_hint(
-            place,
-            "`history = \"keep\"` has no meaning with `format = \"template\"`",
-            "the template decides which reasoning stays; `train = \"all-turns\"` trains on all answers",
-        ));
-    }
-    Ok(Policy {
-        format,
-        history: file.history.unwrap_or(base.history),
-        train: file.train.unwrap_or(base.train),
-        empty_think: file.empty_think.unwrap_or(base.empty_think),
-        on_lossy: file.on_lossy.unwrap_or(base.on_lossy),
-        on_unclosed: file.on_unclosed.unwrap_or(base.on_unclosed),
-        control_text: file.control_text.unwrap_or(base.control_text),
-        leading_newlines: file.leading_newlines.unwrap_or(base.leading_newlines),
-        train_newline: file.train_newline.unwrap_or(base.train_newline),
-        mask_reasoning: file.mask_reasoning.unwrap_or(base.mask_reasoning),
-        drop_unanswered: base.drop_unanswered,
-    })
 }
 
 fn tokenizer(file: &TokeniseFile) -> String {

@@ -254,17 +254,7 @@ impl Tokeniser {
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokeniserError> {
         match &self.engine {
             Engine::Reference(engine) => engine.decode(ids),
-            Engine::Fast(_, ranks) => {
-                let mut bytes = Vec::new();
-                for &id in ids {
-                    let added = id.checked_sub(qwen3::FIRST_ADDED).and_then(|i| qwen3::ADDED.get(i as usize));
-                    match added {
-                        Some(token) => bytes.extend_from_slice(token.as_bytes()),
-                        None => bytes.extend_from_slice(ranks.get(id as usize).map_or(&[], Vec::as_slice)),
-                    }
-                }
-                Ok(String::from_utf8_lossy(&bytes).into_owned())
-            }
+            Engine::Fast(_, ranks) => Ok(qwen3::decode(ranks, ids)),
         }
     }
 

@@ -1,10 +1,12 @@
 //! Rendered text to token ids and the spans of them that are trained on.
 
+pub mod decoder;
 pub mod encoder;
 pub mod offsets;
 pub mod qwen3;
 pub mod reference;
 
+pub use decoder::Decoder;
 pub use encoder::{Tokeniser, TokeniserChoice, TokeniserError};
 
 use crate::normalise::{ControlText, RenderedSample};

@@ -78,6 +78,20 @@ pub fn ranks() -> Result<Vec<Vec<u8>>, TokeniserError> {
     Ok(tokens)
 }
 
+/// The text of ids; bytes that are no UTF-8 on their own read as U+FFFD, and ids that there are not as
+/// nothing.
+pub fn decode(ranks: &[Vec<u8>], ids: &[u32]) -> String {
+    let mut bytes = Vec::new();
+    for &id in ids {
+        let added = id.checked_sub(FIRST_ADDED).and_then(|index| ADDED.get(index as usize));
+        match added {
+            Some(token) => bytes.extend_from_slice(token.as_bytes()),
+            None => bytes.extend_from_slice(ranks.get(id as usize).map_or(&[], Vec::as_slice)),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Builds the encoder; about a second of CPU time. It expects text in normal form C.
 ///
 /// # Errors

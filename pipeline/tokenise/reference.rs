@@ -14,9 +14,9 @@ use crate::normalise::{ControlFinder, ControlText, RenderedSample};
 pub(crate) struct ReferenceEncoder {
     path: PathBuf,
     engine: Tokenizer,
-    /// The same vocabulary without the control strings among its added tokens: what it makes of one
-    /// in a row's text is plain text.
-    plain: Tokenizer,
+    /// The same vocabulary with other names for its control strings: what it makes of one in a row's
+    /// text is plain text. None where that would change other ids.
+    plain: Option<Tokenizer>,
     added: BTreeMap<String, u32>,
     controls: BTreeMap<u32, String>,
     finder: ControlFinder,
@@ -40,7 +40,11 @@ impl ReferenceEncoder {
             .collect();
         let strings: Vec<&String> = controls.values().collect();
         let finder = ControlFinder::new(&strings);
-        let plain = build(&without(bytes, &strings).map_err(failed)?).map_err(failed)?;
+        let plain = build(&renamed(bytes, &strings).map_err(failed)?).map_err(failed)?;
+        let keeps = |(string, id): (&String, &u32)| {
+            controls.contains_key(id) || plain.token_to_id(string) == Some(*id)
+        };
+        let plain = added.iter().all(keeps).then_some(plain);
         Ok(ReferenceEncoder { path: path.to_path_buf(), engine, plain, added, controls, finder })
     }
 
@@ -94,7 +98,9 @@ impl ReferenceEncoder {
         if text.is_empty() {
             return Ok(());
         }
-        let encoding = self.plain.encode(text, false).map_err(|e| engine_error(&e))?;
+        let any = || self.controls.values().next().map_or("", String::as_str);
+        let plain = self.plain.as_ref().ok_or_else(|| self.stays_control(any()))?;
+        let encoding = plain.encode(text, false).map_err(|e| engine_error(&e))?;
         if let Some(string) = encoding.get_ids().iter().find_map(|id| self.controls.get(id)) {
             return Err(self.stays_control(string));
         }
@@ -108,6 +114,27 @@ impl ReferenceEncoder {
     }
 }
 
+/// Decodes with the `tokenizers` crate.
+pub(crate) struct ReferenceDecoder {
+    engine: Tokenizer,
+}
+
+impl ReferenceDecoder {
+    /// Loads a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// A file that the crate cannot read.
+    pub(crate) fn load(path: &Path, bytes: &[u8]) -> Result<Self, TokeniserError> {
+        let failed = |reason: String| TokeniserError::Load { path: path.to_path_buf(), reason };
+        Ok(ReferenceDecoder { engine: build(bytes).map_err(failed)? })
+    }
+
+    /// Text of ids.
+    pub(crate) fn decode(&self, ids: &[u32]) -> Result<String, TokeniserError> {
+        self.engine.decode(ids, false).map_err(|e| engine_error(&e))
+    }
+}
+
 fn build(bytes: &[u8]) -> Result<Tokenizer, String> {
     let mut engine = Tokenizer::from_bytes(bytes).map_err(|e| e.to_string())?;
     engine.with_padding(None);
@@ -115,15 +142,18 @@ fn build(bytes: &[u8]) -> Result<Tokenizer, String> {
     Ok(engine)
 }
 
-/// A `tokenizer.json` without some of its added tokens.
-fn without(bytes: &[u8], strings: &[&String]) -> Result<Vec<u8>, String> {
+/// A `tokenizer.json` with other names for some of its added tokens. They stay, since the ids of added
+/// tokens follow from their order.
+fn renamed(bytes: &[u8], strings: &[&String]) -> Result<Vec<u8>, String> {
     let mut json: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     if let Some(added) = json.get_mut("added_tokens").and_then(Value::as_array_mut) {
-        let goes = |token: &Value| {
-            let content = token.get("content").and_then(Value::as_str);
-            content.is_some_and(|content| strings.iter().any(|string| *string == content))
-        };
-        added.retain(|token| !goes(token));
+        for (number, token) in added.iter_mut().enumerate() {
+            let Some(content) = token.get_mut("content") else { continue };
+            if strings.iter().any(|string| content.as_str() == Some(string)) {
+                // Noncharacters: no text is expected to have them, and a control id is refused anyway.
+                *content = Value::from(format!("\u{fdd0}control {number}\u{fdd1}"));
+            }
+        }
     }
     // A post-processor names special tokens, and none are added here.
     if let Some(post) = json.get_mut("post_processor") {

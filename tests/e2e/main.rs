@@ -9,6 +9,9 @@ mod blocklists;
 mod card_rows;
 /// Pinned text of the command line: the cases in tests/cmd.
 mod cmd;
+/// Generated conversations and strings.
+#[path = "../fuzz/conversations.rs"]
+mod conversations;
 /// Cards of known corpora, and their traps.
 mod corpora;
 /// The built-in demo and the commands around it.
@@ -42,6 +45,8 @@ mod packing;
 mod parquet_corpus;
 /// Several phases in one recipe.
 mod phases;
+/// Native formats against the models' own templates; laws of ids and masks.
+mod rendering;
 /// The report for a browser.
 mod report;
 /// What a second run in the same folder re-uses, replaces or refuses.
@@ -52,3 +57,10 @@ mod sampling;
 mod shapes;
 /// Every shard format, written and read back.
 mod shards;
+/// `potable show`.
+mod show;
+/// The models' own templates.
+#[path = "../fuzz/templates.rs"]
+mod templates;
+/// Chat templates, tokenizers and options of rendering, by the binary.
+mod tokens;

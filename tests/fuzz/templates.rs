@@ -26,7 +26,7 @@ pub fn models(folder: &Path) -> Vec<Model> {
     let at = qwen3.rfind("{%- if add_generation_prompt %}").unwrap();
     let ending =
         "{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n<think>\\n' }}\n{%- endif %}";
-    let thinking = format!("{}{ending}", &qwen3[..at]);
+    let thinking = format!("{}{ending}", qwen3.get(..at).unwrap());
     let rows = [
         ("qwen3", TextFormat::Qwen3, qwen3, true),
         ("qwen3 with marks", TextFormat::Qwen3, read("qwen3_official_with_markers.jinja"), true),
