@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use potable::source::hub::{Hub, HubConfig, HubError, HubFile, Identity, RepoKind, RepoRef, Token};
 
 use super::harness::{put, ran, skipped};
@@ -403,13 +405,6 @@ fn a_revision_that_moved_is_seen_and_the_old_commit_still_read() {
     assert_ne!(now.file("x.bin").unwrap().identity, file.identity);
     let fetched = bench.hub.fetch(&locked, &file, &nothing).unwrap();
     assert_eq!(std::fs::read(fetched.path).unwrap(), b"old bytes");
-    let moved = HubError::RevisionMoved {
-        repo: locked.name(),
-        revision: "main".to_owned(),
-        locked: locked.commit,
-        now: now.at.commit,
-    };
-    says(&moved, &["`main` has moved from", "potable lock --update", "--locked"]);
 }
 
 #[test]
@@ -473,6 +468,56 @@ fn file_names_that_leave_their_folder_are_refused() {
         assert!(matches!(bench.hub.fetch(&at, &file, &nothing), Err(HubError::UnsafePath { .. })));
         assert!(matches!(bench.hub.open_ranges(&at, &file), Err(HubError::UnsafePath { .. })));
         assert_eq!(bench.hub.cached(&at, &file), None);
+    }
+}
+
+/// Trouble of which each bout passes.
+fn trouble() -> impl Strategy<Value = Vec<Fault>> {
+    let status = |status| Fault::Answer(status, Vec::new(), String::new());
+    let one = prop_oneof![
+        (1..40_000_u64).prop_map(Fault::Cut),
+        Just(Fault::HangUp),
+        Just(Fault::IgnoreRange),
+        Just(status(500)),
+        Just(status(403)),
+        Just(Fault::Headers(Vec::new())),
+    ];
+    proptest::collection::vec(one, 0..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Whatever happens on the way: all bytes and the right ones. Bytes come twice only from servers
+    /// that ignore ranges.
+    #[test]
+    fn trouble_that_passes_changes_no_byte(
+        size in 1..100_000_usize,
+        range in 1_000..60_000_u64,
+        left in 0..50_000_usize,
+        faults in trouble(),
+    ) {
+        let bytes = noise(size);
+        let (bench, repo, file) = Bench::with_file(&bytes, |config| {
+            config.range_bytes = range;
+            config.retries = 20;
+        });
+        let left = left.min(size);
+        put(&bench.incomplete(&file), &bytes[..left]);
+        let ignores = faults.iter().any(|fault| matches!(fault, Fault::IgnoreRange));
+        for fault in &faults {
+            bench.stub.fault(Host::Store, "", fault.clone(), 1);
+        }
+        let fetched = bench.hub.fetch(&repo, &file, &nothing).unwrap();
+        prop_assert_eq!(std::fs::read(fetched.path).unwrap(), bytes.clone());
+        prop_assert!(ignores || fetched.transferred == (size - left) as u64);
+        bench.stub.heal();
+        for fault in faults {
+            bench.stub.fault(Host::Store, "", fault, 1);
+        }
+        let mut read = Vec::new();
+        bench.hub.open_stream(&repo, &file).unwrap().read_to_end(&mut read).unwrap();
+        prop_assert_eq!(read, bytes);
     }
 }
 

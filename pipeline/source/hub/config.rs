@@ -12,7 +12,7 @@ use super::error::HubError;
 
 const ENDPOINT: &str = "https://huggingface.co";
 const RANGE_BYTES: u64 = 32 << 20;
-const PARALLEL: usize = 4;
+const CONNECTIONS: usize = 8;
 const RETRIES: u32 = 6;
 const RATE_WAITS: u32 = 12;
 const LONGEST_WAIT: Duration = Duration::from_secs(900);
@@ -30,8 +30,8 @@ pub struct HubConfig {
     pub offline: bool,
     /// Limits on silence.
     pub timeouts: Timeouts,
-    /// Files that a caller should fetch at a time.
-    pub parallel: usize,
+    /// Idle connections to a host that are kept for the next request.
+    pub connections: usize,
     /// Bytes asked for at a time; what a crash can cost at most.
     pub range_bytes: u64,
     /// Attempts in a row without a new byte before a transfer fails.
@@ -88,7 +88,7 @@ impl HubConfig {
             cache_dir,
             offline: false,
             timeouts: Timeouts::default(),
-            parallel: PARALLEL,
+            connections: CONNECTIONS,
             range_bytes: RANGE_BYTES,
             retries: RETRIES,
             rate_waits: RATE_WAITS,

@@ -220,18 +220,6 @@ pub enum HubError {
         /// The cache.
         cache: PathBuf,
     },
-    /// A branch or tag that points to another commit than the lock has.
-    #[error("{repo}: `{revision}` has moved from `{locked}` to `{now}` since the lock was written")]
-    RevisionMoved {
-        /// The repository.
-        repo: String,
-        /// The branch or tag.
-        revision: String,
-        /// Commit in the lock.
-        locked: String,
-        /// Commit on the Hub.
-        now: String,
-    },
     /// A part of a file that shares bytes with a part read before.
     #[error("{place}: bytes {offset} to {end} overlap a range that was read before")]
     Overlap {
@@ -301,10 +289,6 @@ impl HubError {
             HubError::Offline { .. } => "run once with the network, without HF_HUB_OFFLINE".to_owned(),
             HubError::ListingUnknown { .. } => {
                 "run `potable lock` once with the network: with a lock that lists the files the cache will do"
-                    .to_owned()
-            }
-            HubError::RevisionMoved { .. } => {
-                "run `potable lock --update` to move the lock, or keep the locked commit with `--locked`"
                     .to_owned()
             }
             HubError::Overlap { .. } | HubError::OutOfRange { .. } | HubError::Interrupted => return None,

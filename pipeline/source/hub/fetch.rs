@@ -71,7 +71,8 @@ fn from_cache(shared: &Shared, repo: &RepoRef, file: &HubFile) -> Result<Option<
         Some(path) => path,
         None => shared.cache.link(repo, file)?,
     };
-    shared.write_refs(repo)?;
+    // The cache may be one that others keep and that is only read here.
+    let _best_effort = shared.write_refs(repo);
     let record = shared.record(repo, &file.path);
     shared.log(LogRecord { sha256: Some(sha256.clone()), from_cache: true, ..record });
     Ok(Some(Fetched { path, sha256, size: file.size, transferred: 0, retries: 0, from_cache: true }))

@@ -206,6 +206,7 @@ impl Tries {
     /// New bytes have come: what failed before does not count any more.
     pub(super) fn progress(&mut self) {
         self.failures = 0;
+        self.waits = 0;
     }
 
     /// Waits before the next attempt, or gives up.
@@ -325,7 +326,7 @@ fn agent(config: &HubConfig, tls: &TlsConfig, proxy: Option<Proxy>) -> Agent {
         .user_agent(concat!("potable/", env!("CARGO_PKG_VERSION")))
         .tls_config(tls.clone())
         .proxy(proxy)
-        .max_idle_connections_per_host(config.parallel)
+        .max_idle_connections_per_host(config.connections)
         .timeout_resolve(Some(config.timeouts.connect))
         .timeout_connect(Some(config.timeouts.connect))
         .timeout_send_request(Some(config.timeouts.response))
