@@ -57,6 +57,9 @@ pub fn run(args: PrepArgs, output: &Output) -> Result<Answer> {
     let reports = result?;
     for report in &reports {
         output.note(&summary::of(report, began.elapsed()));
+        // A trial of few rows is meant to fall short.
+        let short = if options.limit.is_none() { summary::shortfalls(&report.manifest) } else { Vec::new() };
+        short.iter().for_each(|text| output.warn(text));
     }
     if args.verify_template.is_some() {
         let rows = progress.verified.load(std::sync::atomic::Ordering::Relaxed);

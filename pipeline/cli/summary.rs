@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use potable_manifests::Manifest;
+use serde_json::Value;
+
 use super::display::{bytes, grouped, percent};
 use crate::run::PrepReport;
 use crate::run::reason::{DropReason, Stage};
@@ -34,6 +37,10 @@ pub fn of(report: &PrepReport, elapsed: Duration) -> String {
         let sum = joined.values().sum();
         lines.push(fact("joined", &grouped(sum), &format!("rows   took text from {}", by.join(", "))));
     }
+    let repeated: u64 = manifest.rows.values().map(|ledger| ledger.repeated).sum();
+    if repeated > 0 {
+        lines.push(fact("repeated", &grouped(repeated), "rows   taken again, as `repeats` allows"));
+    }
     lines.extend(drops(report));
     let failed: u64 = manifest.rows.values().map(|l| l.failed).sum();
     if failed > 0 {
@@ -57,6 +64,33 @@ pub fn of(report: &PrepReport, elapsed: Duration) -> String {
         &format!("shards to {out}, {} in {:.1} s, manifest {digest}", bytes(size), elapsed.as_secs_f64()),
     ));
     lines.join("\n")
+}
+
+/// Sources that have less than the recipe asks for: caps that were not met, files that are not there.
+pub fn shortfalls(manifest: &Manifest) -> Vec<String> {
+    let sources = manifest.recipe.settings.get("sources").and_then(Value::as_array);
+    let mut texts = Vec::new();
+    for settings in sources.into_iter().flatten() {
+        let name = settings.get("name").and_then(Value::as_str).unwrap_or_default();
+        let asked = |key: &str| settings.get(key).and_then(Value::as_u64);
+        let rows = manifest.rows.get(name).map_or(0, |ledger| ledger.kept + ledger.repeated);
+        let tokens = manifest.tokens.per_source.get(name).map_or(0, |source| source.tokens);
+        let files = manifest.inputs.iter().find(|source| source.name == name);
+        let files = files.map_or(0, |source| source.files.len() as u64);
+        let caps = [("max_rows", rows, "rows"), ("max_tokens", tokens, "tokens")];
+        let given = || caps.iter().filter_map(|&(key, there, what)| Some((key, asked(key)?, there, what)));
+        // Of two caps, the one that is met first holds.
+        let unmet = given().filter(|_| given().all(|(_, asked, there, _)| there < asked));
+        let too_few =
+            asked("files").filter(|asked| files < *asked).map(|asked| ("files", asked, files, "files"));
+        for (key, asked, there, what) in unmet.chain(too_few) {
+            texts.push(format!(
+                "source `{name}`: `{key} = {asked}`, and there are {} {what} to take",
+                grouped(there)
+            ));
+        }
+    }
+    texts
 }
 
 /// What to try after the demo.

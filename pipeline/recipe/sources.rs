@@ -16,6 +16,9 @@ use crate::source::adapt::MappingFile;
 use crate::source::hub::RepoKind;
 use crate::tokenise::qwen3;
 
+/// Most times that `repeats` lets a row be taken.
+const MOST_REPEATS: u64 = 100;
+
 /// Resolves the source at `index`.
 ///
 /// # Errors
@@ -165,6 +168,16 @@ fn check_values(source: &ResolvedSource, place: String) -> Result<(), RecipeErro
     if let Some((key, _)) = caps.iter().find(|(_, value)| *value == Some(0)) {
         let problem = format!("`{key} = 0` takes nothing");
         return Err(RecipeError::value_hint(place, problem, "remove the source, or the key"));
+    }
+    if let Some(repeats) = source.repeats {
+        let capped = source.max_rows.is_some() || source.max_tokens.is_some() || source.weight_ppm.is_some();
+        if !(1..=MOST_REPEATS).contains(&repeats) || !capped {
+            let problem = if capped { "is not between 1 and 100" } else { "has nothing to fill" };
+            let problem = format!("`repeats = {repeats}` {problem}");
+            let way_out =
+                "`repeats` says how often a row may be taken to fill `max_rows`, `max_tokens` or `weight`";
+            return Err(RecipeError::value_hint(place, problem, way_out));
+        }
     }
     let controls = ControlFinder::new(&qwen3::control_strings());
     let unfit = |text: &&str| text.trim().is_empty() || controls.finds(text);

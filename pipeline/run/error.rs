@@ -253,7 +253,13 @@ impl RunError {
             RunError::NothingKept { .. } => {
                 Some("`dropped/` in the output folder lists each row with its reason".to_owned())
             }
-            RunError::Supply { .. } => Some("lower the weight or `max_tokens` of the phase".to_owned()),
+            RunError::Supply { supply: 0, .. } => {
+                Some("no row of the source is left: remove it, or see in `--limit` runs why".to_owned())
+            }
+            RunError::Supply { .. } => Some(
+                "lower the weight or `max_tokens` of the phase, or let the source's rows be taken again: `repeats`"
+                    .to_owned(),
+            ),
             RunError::IsBenchmark { .. } => {
                 Some("train on training splits only; remove the source from the recipe".to_owned())
             }

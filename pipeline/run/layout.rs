@@ -30,6 +30,8 @@ pub struct Piece {
     pub to: u32,
     /// Which part of the sample it is.
     pub fragment: u32,
+    /// How often the row was taken before.
+    pub repeat: u32,
     /// Place in the seeded order.
     order: u64,
 }
@@ -57,11 +59,11 @@ impl Layout {
     pub fn new(plan: &Plan, selection: &Selection) -> Layout {
         let laying = Laying { plan, packer: Packer::new(plan.phase.pack.clone()) };
         let several = selection.partitions.len() > 1;
-        let mut parted: Vec<Parted> = (0u32..)
-            .zip(&selection.partitions)
-            .collect::<Vec<_>>()
+        let all = &selection.partitions;
+        let times = all.iter().flatten().map(|row| row.times).max().unwrap_or(1);
+        let mut parted: Vec<Parted> = (0..all.len())
             .into_par_iter()
-            .map(|(number, rows)| laying.partition(number, rows, several))
+            .map(|number| laying.partition(&rows_of(all, number, times), several))
             .collect();
         let groups: Vec<&mut [Parted]> = parted.chunks_mut(TAIL_PARTITIONS).collect();
         let tails: Vec<Vec<ClassLayout>> = groups.into_par_iter().map(|group| laying.tail(group)).collect();
@@ -100,15 +102,38 @@ struct Parted {
     left: Vec<(Split, usize, Vec<Piece>)>,
 }
 
+/// A row, each time that it is taken.
+#[derive(Clone, Copy)]
+struct Taken<'a> {
+    /// The partition where its samples are staged.
+    partition: u32,
+    /// How often it was taken before.
+    repeat: u32,
+    row: &'a SelectedRow,
+}
+
+/// The rows of a partition. A row that is taken again goes to the partition after, so that the copies of
+/// a row spread.
+fn rows_of(partitions: &[Vec<SelectedRow>], number: usize, times: u32) -> Vec<Taken<'_>> {
+    let count = partitions.len().max(1);
+    let mut taken = Vec::new();
+    for repeat in 0..times {
+        let home = (number + count - repeat as usize % count) % count;
+        let rows = partitions.get(home).into_iter().flatten().filter(|row| row.times > repeat);
+        taken.extend(rows.map(|row| Taken { partition: home as u32, repeat, row }));
+    }
+    taken
+}
+
 struct Laying<'a> {
     plan: &'a Plan,
     packer: Packer,
 }
 
 impl Laying<'_> {
-    fn partition(&self, number: u32, rows: &[SelectedRow], tail: bool) -> Parted {
+    fn partition(&self, rows: &[Taken], tail: bool) -> Parted {
         let mut parted = Parted::default();
-        for (split, class, pieces) in self.pieces(number, rows) {
+        for (split, class, pieces) in self.pieces(rows) {
             let (packs, left) = self.pack(class, pieces, tail);
             parted.whole.push(ClassLayout { split, class, packs });
             parted.left.push((split, class, left));
@@ -132,16 +157,15 @@ impl Laying<'_> {
     }
 
     /// The pieces of a partition, by split and class.
-    fn pieces(&self, partition: u32, rows: &[SelectedRow]) -> Vec<(Split, usize, Vec<Piece>)> {
+    fn pieces(&self, rows: &[Taken]) -> Vec<(Split, usize, Vec<Piece>)> {
         let classes = self.packer.lengths().len();
         let splits = [Split::Train, Split::Validation];
         let mut all: Vec<(Split, usize, Vec<Piece>)> = splits
             .iter()
             .flat_map(|&split| (0..classes).map(move |class| (split, class, Vec::new())))
             .collect();
-        for row in rows {
-            let held_out =
-                is_validation(row.key, self.plan.phase.seed, self.plan.phase.output.validation_ppm);
+        for &Taken { partition, repeat, row } in rows {
+            let held_out = is_held_out(self.plan, row.key);
             for &sample in &row.samples {
                 let whole = Piece {
                     partition,
@@ -150,6 +174,7 @@ impl Laying<'_> {
                     from: 0,
                     to: sample.tokens,
                     fragment: 0,
+                    repeat,
                     order: 0,
                 };
                 let (class, pieces) = self.cut(whole);
@@ -222,7 +247,7 @@ fn part(pieces: &[Piece], slice: Slice, cuts: &mut [u32]) -> Option<Piece> {
 
 impl Piece {
     fn id(&self) -> SampleId {
-        SampleId { row: self.row, turn: self.sample.turn, fragment: self.fragment }
+        SampleId { row: self.row, turn: self.sample.turn, fragment: self.fragment, repeat: self.repeat }
     }
 }
 
@@ -239,7 +264,8 @@ const CALIBRATION: u64 = 0x4341_4c49_4252_4154;
 const HELD_OUT: u64 = 0x4845_4c44_4f55_5421;
 
 /// Whether a row is held out: a seeded hash of its content, so that equal rows never straddle.
-fn is_validation(key: u128, seed: u64, ppm: u64) -> bool {
+pub fn is_held_out(plan: &Plan, key: u128) -> bool {
+    let (seed, ppm) = (plan.phase.seed, plan.phase.output.validation_ppm);
     let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&key.to_le_bytes(), seed ^ HELD_OUT);
     u128::from(hash) * 1_000_000 < u128::from(ppm) << 64
 }

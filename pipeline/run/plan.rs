@@ -141,6 +141,11 @@ impl Plan {
         Ok(Plan { phase, sources, units, partitions, cut })
     }
 
+    /// Whether only the first rows of each source are read (`--limit`).
+    pub fn is_trial(&self) -> bool {
+        self.sources.iter().flat_map(|source| &source.files).any(|file| file.limit.is_some())
+    }
+
     /// Planned bytes of text.
     pub fn planned_bytes(&self) -> u64 {
         self.sources.iter().map(PlannedSource::planned_bytes).sum()

@@ -378,7 +378,8 @@ impl PhaseRun<'_> {
         excluded: &[u128],
     ) -> Result<(Vec<Staged>, Selection), RunError> {
         let sources = &stages.plan.sources;
-        let mut thresholds: Vec<u64> = sources.iter().map(sampling::first_threshold).collect();
+        let mut thresholds: Vec<u64> =
+            sources.iter().map(|source| sampling::first_threshold(stages.plan, source)).collect();
         let mut reached: Vec<Option<u64>> = vec![None; sources.len()];
         let mut paths: Vec<PathBuf> = Vec::new();
         loop {
@@ -395,8 +396,11 @@ impl PhaseRun<'_> {
             check_rows(stages.plan, &files)?;
             check_keys(stages.plan, &files)?;
             self.progress.enter(Step::Select);
-            let selection = self.pool.install(|| select(stages.plan, &files, excluded))?;
+            let whole = sources.iter().zip(&thresholds);
+            let whole: Vec<bool> = whole.map(|(source, upto)| sampling::is_whole(source, *upto)).collect();
+            let selection = self.pool.install(|| select(stages.plan, &files, excluded, &whole))?;
             if !sampling::raise(&mut thresholds, &selection, sources) {
+                sampling::check_supply(stages.plan, &selection)?;
                 return Ok((files, selection));
             }
         }

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use rayon::prelude::*;
 
 use super::error::RunError;
+use super::layout::is_held_out;
+use super::mixture::{Candidate, Cap, Missing, Reach, asked_by_weight, largest_total, reach, share};
 use super::plan::Plan;
 use super::staged::{SampleMeta, Staged};
 use crate::pack::{Fit, Packer};
@@ -41,8 +43,8 @@ pub struct SelectedRow {
     pub tokens: u64,
     /// Its samples by turn.
     pub samples: Vec<SampleRef>,
-    /// Whether it goes on; every row of a selection does.
-    pub kept: bool,
+    /// How many times it is taken; every row of a selection is taken once at least.
+    pub times: u32,
 }
 
 /// What select counts for one source.
@@ -74,11 +76,12 @@ pub struct Selection {
     pub counts: Vec<SelectCounts>,
     /// Rows of which no sample fits a pack, with their tokens, in the order of their ids.
     pub overlong: Vec<(RowId, u64)>,
-    /// Sources that have fewer rows than asked for, with how many times more are needed (ppm).
-    pub short: Vec<(usize, u64)>,
+    /// Sources that have less than asked for.
+    pub short: Vec<(usize, Missing)>,
 }
 
-/// Selects. `files` are the staged files; `excluded` the sorted keys of another phase.
+/// Selects. `files` are the staged files; `excluded` the sorted keys of another phase; `whole` says of
+/// each source whether all its rows are staged, since rows are only taken again when there are no more.
 ///
 /// Sources are settled in the order of the recipe: of a source, rows that an earlier source kept and
 /// later copies of its own rows go first, then what its cap leaves out. A row that a cap leaves out
@@ -86,7 +89,12 @@ pub struct Selection {
 ///
 /// # Errors
 /// A staged file that is damaged; a weight that asks for more than there is.
-pub fn select(plan: &Plan, files: &[Staged], excluded: &[u128]) -> Result<Selection, RunError> {
+pub fn select(
+    plan: &Plan,
+    files: &[Staged],
+    excluded: &[u128],
+    whole: &[bool],
+) -> Result<Selection, RunError> {
     let packer = Packer::new(plan.phase.pack.clone());
     let rules = Rules { packer: &packer, excluded };
     let gathered: Vec<Gathered> = (0..plan.partitions)
@@ -106,9 +114,12 @@ pub fn select(plan: &Plan, files: &[Staged], excluded: &[u128]) -> Result<Select
     let caps = caps(plan, &selection.partitions)?;
     let mut taken: Vec<HashSet<u128>> = vec![HashSet::new(); selection.partitions.len()];
     for (source, caps) in caps.iter().enumerate() {
-        settle_source(&mut selection, &mut taken, &Settling { source, caps, exact: plan.phase.exact });
+        let config = plan.sources.get(source).map(|source| &source.config);
+        let repeats = config.and_then(|config| config.repeats).filter(|_| whole.get(source) == Some(&true));
+        let settling = Settling { plan, source, caps, repeats: repeats.unwrap_or(1) as u32 };
+        settle_source(&mut selection, &mut taken, &settling);
     }
-    selection.partitions.par_iter_mut().for_each(|rows| rows.retain(|row| row.kept));
+    selection.partitions.par_iter_mut().for_each(|rows| rows.retain(|row| row.times > 0));
     Ok(selection)
 }
 
@@ -154,9 +165,17 @@ fn gather_fitting(
 }
 
 struct Settling<'a> {
+    plan: &'a Plan,
     source: usize,
     caps: &'a [Cap],
-    exact: Exact,
+    repeats: u32,
+}
+
+impl Settling<'_> {
+    fn candidate(&self, row: &SelectedRow) -> Candidate {
+        let once = is_held_out(self.plan, row.key);
+        Candidate { hash: row.hash, id: row.id, tokens: row.tokens, once }
+    }
 }
 
 /// Settles one source: duplicates, then caps.
@@ -169,9 +188,10 @@ fn settle_source(selection: &mut Selection, taken: &mut [HashSet<u128>], settlin
         .map(|(rows, taken)| {
             let (mut seen, mut count) = (HashSet::new(), (0, 0));
             for row in rows.iter_mut().filter(|row| own(row)) {
-                row.kept =
-                    settling.exact == Exact::None || (!taken.contains(&row.key) && seen.insert(row.key));
-                if !row.kept {
+                let first = settling.plan.phase.exact == Exact::None
+                    || (!taken.contains(&row.key) && seen.insert(row.key));
+                row.times = u32::from(first);
+                if !first {
                     count.0 += 1;
                     count.1 += row.samples.len() as u64;
                 }
@@ -179,47 +199,47 @@ fn settle_source(selection: &mut Selection, taken: &mut [HashSet<u128>], settlin
             count
         })
         .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    let cutoff = cutoff(selection, settling);
+    let reach = reach_of(selection, settling);
     let counts = selection.counts.get_mut(settling.source);
-    let (mut kept, mut capped) = (0, (0, 0));
+    let (mut kept, mut capped, mut repeated) = (0, (0, 0), (0, 0));
     for (rows, taken) in selection.partitions.iter_mut().zip(taken) {
-        for row in rows.iter_mut().filter(|row| own(row) && row.kept) {
-            row.kept = cutoff.is_none_or(|last| (row.hash, row.id) <= last);
-            if row.kept {
+        for row in rows.iter_mut().filter(|row| own(row) && row.times > 0) {
+            row.times = reach.times(&settling.candidate(row));
+            let samples = row.samples.len() as u64;
+            if row.times > 0 {
+                let again = u64::from(row.times - 1);
                 kept += 1;
+                repeated.0 += again;
+                repeated.1 += again * samples;
                 taken.insert(row.key);
             } else {
                 capped.0 += 1;
-                capped.1 += row.samples.len() as u64;
+                capped.1 += samples;
             }
         }
     }
     if let Some(counts) = counts {
         counts.duplicates = duplicates;
         counts.capped = capped;
+        counts.repeated = repeated;
         counts.kept_rows = kept;
     }
 }
 
-/// The last row that the caps of a source let in; notes a source that has too few rows.
-fn cutoff(selection: &mut Selection, settling: &Settling) -> Option<(u64, RowId)> {
+/// How far the caps of a source reach; notes a source that has too little.
+fn reach_of(selection: &mut Selection, settling: &Settling) -> Reach {
     if settling.caps.is_empty() {
-        return None;
+        return reach(&[], &[], 1);
     }
-    let own = |row: &&SelectedRow| row.id.source as usize == settling.source && row.kept;
+    let own = |row: &&SelectedRow| row.id.source as usize == settling.source && row.times > 0;
     let rows = selection.partitions.iter().flatten().filter(own);
-    let mut rows: Vec<(u64, RowId, u64)> = rows.map(|row| (row.hash, row.id, row.tokens)).collect();
+    let mut rows: Vec<Candidate> = rows.map(|row| settling.candidate(row)).collect();
     rows.sort_unstable();
-    let outcomes: Vec<Result<(u64, RowId), u64>> =
-        settling.caps.iter().map(|cap| last_within(&rows, *cap)).collect();
-    // With two caps, the one that is met first holds.
-    let met = outcomes.iter().filter_map(|outcome| outcome.ok()).min();
-    if met.is_none()
-        && let Some(factor) = outcomes.into_iter().filter_map(Result::err).min()
-    {
-        selection.short.push((settling.source, factor));
+    let reach = reach(&rows, settling.caps, settling.repeats);
+    if let Reach::Every { missing: Some(missing), .. } = reach {
+        selection.short.push((settling.source, missing));
     }
-    met
+    reach
 }
 
 /// Leaves the samples that fit; a row without one is overlong.
@@ -259,7 +279,7 @@ fn gather(files: &[Staged], partition: u32) -> Result<Vec<SelectedRow>, RunError
             let sample = SampleRef { chunk: chunk as u32, index: index as u32, turn, tokens, first_trained };
             match rows.last_mut() {
                 Some(last) if last.id == id => last.samples.push(sample),
-                _ => rows.push(SelectedRow { id, hash, key, tokens: 0, samples: vec![sample], kept: true }),
+                _ => rows.push(SelectedRow { id, hash, key, tokens: 0, samples: vec![sample], times: 1 }),
             }
         }
     }
@@ -275,74 +295,48 @@ fn add(sum: &mut SelectCounts, one: &SelectCounts) {
     sum.truncated_tokens += one.truncated_tokens;
 }
 
-/// What a source may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cap {
-    Rows(u64),
-    Tokens(u64),
-}
-
-/// The last row within a cap, of rows sorted by hash; an error with the factor (ppm) of what is
-/// missing if there are too few.
-fn last_within(rows: &[(u64, RowId, u64)], cap: Cap) -> Result<(u64, RowId), u64> {
-    let mut tokens = 0;
-    for (index, &(hash, id, row_tokens)) in rows.iter().enumerate() {
-        tokens += row_tokens;
-        let met = match cap {
-            Cap::Rows(cap) => index as u64 + 1 >= cap,
-            Cap::Tokens(cap) => tokens >= cap,
-        };
-        if met {
-            return Ok((hash, id));
-        }
-    }
-    let (have, want) = match cap {
-        Cap::Rows(cap) => (rows.len() as u64, cap),
-        Cap::Tokens(cap) => (tokens, cap),
-    };
-    Err((u128::from(want) * 1_000_000 / u128::from(have.max(1))) as u64)
-}
-
-/// Tokens of each source that a phase of weights could take: copies count for the first source that
-/// has them, whatever caps later leave out.
+/// Tokens of each source that a phase of weights could take, repeats among them: copies count for the
+/// first source that has them, whatever caps later leave out.
 fn supply(plan: &Plan, partitions: &[Vec<SelectedRow>]) -> Vec<u64> {
     let mut supply = vec![0; plan.sources.len()];
     for rows in partitions {
         let mut seen = HashSet::new();
         for row in rows {
             let first = plan.phase.exact == Exact::None || seen.insert(row.key);
-            if let Some(tokens) = supply.get_mut(row.id.source as usize).filter(|_| first) {
-                *tokens += row.tokens;
+            let source = row.id.source as usize;
+            let repeats = plan.sources.get(source).and_then(|s| s.config.repeats).unwrap_or(1);
+            let times = if is_held_out(plan, row.key) { 1 } else { repeats };
+            if let Some(tokens) = supply.get_mut(source).filter(|_| first) {
+                *tokens += row.tokens * times;
             }
         }
     }
     supply
 }
 
-/// The caps of each source.
+/// The caps of each source. A total that the phase states is asked for as it is; without one, and in a
+/// trial, it is the largest of which no source lacks its share.
 fn caps(plan: &Plan, partitions: &[Vec<SelectedRow>]) -> Result<Vec<Vec<Cap>>, RunError> {
-    let supply = supply(plan, partitions);
-    let weighted =
-        plan.sources.iter().zip(&supply).filter_map(|(s, &have)| s.config.weight_ppm.map(|w| (w, have)));
-    let most = weighted.map(|(w, have)| (u128::from(have) * 1_000_000 / u128::from(w.max(1))) as u64).min();
-    let total = plan.phase.max_tokens.or(most);
-    let mut all = Vec::with_capacity(supply.len());
-    for (source, &have) in plan.sources.iter().zip(&supply) {
-        let mut caps: Vec<Cap> = Vec::new();
-        caps.extend(source.config.max_rows.map(Cap::Rows));
-        caps.extend(source.config.max_tokens.map(Cap::Tokens));
-        if let (Some(weight), Some(total)) = (source.config.weight_ppm, total) {
-            let asked = (u128::from(total) * u128::from(weight) / 1_000_000) as u64;
-            if asked > have && plan.phase.max_tokens.is_some() {
-                return Err(RunError::Supply {
-                    source_name: source.config.name.clone(),
-                    asked,
-                    supply: have,
-                });
-            }
-            caps.push(Cap::Tokens(asked.min(have)));
+    let weights = || plan.sources.iter().filter_map(|source| source.config.weight_ppm);
+    let stated = plan.phase.max_tokens;
+    let mut total = None;
+    if weights().next().is_some() && (stated.is_none() || plan.is_trial()) {
+        let supply = supply(plan, partitions);
+        if let Some((source, _)) = plan.sources.iter().zip(&supply).find(|(_, there)| **there == 0) {
+            let source_name = source.config.name.clone();
+            return Err(RunError::Supply { source_name, asked: 1, supply: 0 });
         }
-        all.push(caps);
+        let most = largest_total(weights().zip(supply));
+        total = most.map(|most| stated.map_or(most, |stated| most.min(stated)));
     }
-    Ok(all)
+    let caps = plan.sources.iter().map(|source| {
+        let config = &source.config;
+        let by_weight = total.zip(config.weight_ppm).map(|(total, weight)| share(total, weight));
+        let by_weight = by_weight.or_else(|| asked_by_weight(plan, source));
+        let rows = config.max_rows.map(Cap::Rows);
+        // A share of less than a token takes a row all the same: its weight is above 0.
+        let tokens = [config.max_tokens, by_weight].into_iter().flatten().map(|cap| Cap::Tokens(cap.max(1)));
+        rows.into_iter().chain(tokens).collect()
+    });
+    Ok(caps.collect())
 }

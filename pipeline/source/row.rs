@@ -23,10 +23,12 @@ pub struct SampleId {
     pub turn: u32,
     /// The fragment, with `overlong = "split"`; 0 otherwise.
     pub fragment: u32,
+    /// How often the row was taken before, with `repeats`; 0 otherwise.
+    pub repeat: u32,
 }
 
-/// A sample id as it stands in shards: `SOURCE/FILE:ROW`, then `.tTURN` and `.fFRAGMENT` where
-/// they are not 0.
+/// A sample id as it stands in shards: `SOURCE/FILE:ROW`, then `.tTURN`, `.fFRAGMENT` and
+/// `.rREPEAT` where they are not 0.
 pub struct SampleName<'a> {
     /// Name of the source.
     pub source: &'a str,
@@ -44,6 +46,9 @@ impl fmt::Display for SampleName<'_> {
         }
         if self.id.fragment > 0 {
             write!(f, ".f{}", self.id.fragment)?;
+        }
+        if self.id.repeat > 0 {
+            write!(f, ".r{}", self.id.repeat)?;
         }
         Ok(())
     }

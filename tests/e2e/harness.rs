@@ -129,6 +129,12 @@ impl Case {
         self.data(out)
     }
 
+    /// A run of several phases that must end well.
+    pub fn prep_phase(&self, out: &str, args: &[&str]) {
+        let ran = self.run(out, args);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+
     /// Recipe and run in one go, into `out`.
     pub fn prepared(&self, recipe: &str) -> DataSet {
         self.recipe(recipe);

@@ -39,6 +39,8 @@ mod hub_prep;
 mod hub_stub;
 /// Rows whose text stands in another corpus.
 mod joins;
+/// Mixtures: shares met to the row, rows taken again, more asked for than there is.
+mod mixtures;
 /// What a data set promises: balanced ledgers, no token lost, packs, length classes, held-out rows.
 mod packing;
 /// Real Parquet files of many writers.
