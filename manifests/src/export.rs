@@ -10,6 +10,8 @@ mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use crate::canonical::CanonicalError;
 use crate::digest::Digest;
 use crate::index::{Index, IndexedPhase};
@@ -161,6 +163,19 @@ pub(crate) fn globs(part: &Part, split: Split) -> BTreeSet<String> {
         format!("{}{folder}/*{ending}", part.folder)
     };
     shards.map(glob).collect()
+}
+
+/// Whether a library that reads tables by glob can read the shards.
+pub(crate) fn is_table(part: &Part) -> bool {
+    let ends = |ending: &str| part.manifest.shards.iter().all(|shard| shard.path.ends_with(ending));
+    ends(".parquet") || ends(".arrow")
+}
+
+/// Whether the shards are Parquet with a pack a row, the format whose columns the exports describe.
+pub(crate) fn has_packs(part: &Part) -> bool {
+    let format = part.manifest.recipe.settings.pointer("/output/format").and_then(Value::as_str);
+    part.manifest.shards.iter().all(|shard| shard.path.ends_with(".parquet"))
+        && format.is_none_or(|format| format == "parquet")
 }
 
 /// The splits that have shards, as trainers name them.

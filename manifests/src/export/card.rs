@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use super::markdown::{cell, sections};
 use super::words::{counted, grouped};
 use super::yaml::Yaml;
-use super::{DataSet, Part, benchmarks, contaminated, globs, splits};
-use crate::manifest::Manifest;
+use super::{DataSet, Part, benchmarks, contaminated, globs, has_packs, is_table, splits};
 
 /// Licence identifiers of the Hub that corpora of text are under; any other licence is `other` there.
 const HUB_LICENCES: [&str; 28] = [
@@ -59,8 +58,14 @@ fn header(set: &DataSet) -> String {
         tags.push("decontaminated");
     }
     yaml.list("tags", tags);
-    yaml.line(0, "configs:");
-    set.parts.iter().enumerate().for_each(|(index, part)| config(&mut yaml, part, index));
+    if set.parts.iter().any(is_table) {
+        yaml.line(0, "configs:");
+    }
+    set.parts
+        .iter()
+        .filter(|part| is_table(part))
+        .enumerate()
+        .for_each(|(index, part)| config(&mut yaml, part, index));
     yaml.into_text()
 }
 
@@ -142,19 +147,21 @@ fn body(set: &DataSet) -> String {
 }
 
 fn usage(set: &DataSet) -> String {
-    let parquet = |manifest: &Manifest| manifest.shards.iter().all(|shard| shard.path.ends_with(".parquet"));
-    if !set.manifests().all(parquet) {
+    if !set.parts.iter().all(is_table) {
         return String::new();
     }
     let config =
         set.parts.first().and_then(Part::label).map_or(String::new(), |label| format!(", {label:?}"));
-    format!(
+    let mut out = format!(
         "## How to load it\n\n```python\nfrom datasets import load_dataset\n\n\
-         data = load_dataset(\"OWNER/NAME\"{config})  # or the path of this folder\n```\n\n\
-         A row is a pack: `input_ids`, `labels` (not shifted, -100 where not trained on), `seq_lengths` \
-         (the samples of the pack, which must not attend to each other) and `sample_ids` (the row of the \
-         corpus that each sample comes from).\n\n"
-    )
+         data = load_dataset(\"OWNER/NAME\"{config})  # or the path of this folder\n```\n\n"
+    );
+    if set.parts.iter().all(has_packs) {
+        out += "A row is a pack: `input_ids`, `labels` (not shifted, -100 where not trained on), `seq_lengths` \
+            (the samples of the pack, which must not attend to each other) and `sample_ids` (the row of the \
+            corpus that each sample comes from).\n\n";
+    }
+    out
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::words::{counted, grouped, hub_page, percent, pinned};
-use super::{DataSet, ExportError, Part, Publication, benchmarks, contaminated, globs, splits};
+use super::{DataSet, ExportError, Part, Publication, benchmarks, contaminated, globs, has_packs, splits};
 use crate::canonical::pretty_json;
 use crate::manifest::{InputSource, Split, ppm};
 
@@ -191,7 +191,7 @@ fn distribution(set: &DataSet) -> Result<Vec<Value>, ExportError> {
             "sha256": file.sha256.hex(),
         }));
     }
-    for part in set.parts.iter().filter(|part| is_parquet(part)) {
+    for part in set.parts.iter().filter(|part| has_packs(part)) {
         let includes: Vec<String> =
             splits(&part.manifest).into_iter().flat_map(|(split, _)| globs(part, split)).collect();
         objects.push(json!({
@@ -204,10 +204,6 @@ fn distribution(set: &DataSet) -> Result<Vec<Value>, ExportError> {
         }));
     }
     Ok(objects)
-}
-
-fn is_parquet(part: &Part) -> bool {
-    part.manifest.shards.iter().all(|shard| shard.path.ends_with(".parquet"))
 }
 
 fn file_set(part: &Part) -> String {
@@ -226,7 +222,7 @@ fn encoding(path: &str) -> &'static str {
 
 /// The splits, and a record set a part whose records are the packs.
 fn record_sets(set: &DataSet) -> Vec<Value> {
-    let parts: Vec<&Part> = set.parts.iter().filter(|part| is_parquet(part)).collect();
+    let parts: Vec<&Part> = set.parts.iter().filter(|part| has_packs(part)).collect();
     if parts.is_empty() {
         return Vec::new();
     }

@@ -75,6 +75,25 @@ fn subjects_are_all_files_of_all_phases_and_materials_stand_once() {
 }
 
 #[test]
+fn only_formats_that_are_known_are_described() {
+    let mut manifest = v1();
+    manifest.recipe.settings = serde_json::json!({"output": {"format": "parquet-unpacked"}});
+    let set = DataSet::single(sealed(manifest.clone()));
+    let table = json(&croissant(&set, &Publication::default()).expect("exports"));
+    assert_eq!(table["recordSet"], serde_json::json!([]));
+    assert!(card(&set).contains("load_dataset") && !card(&set).contains("A row is a pack"));
+    for shard in &mut manifest.shards {
+        let file = manifest.run.file_sha256.remove(&shard.path).expect("a file");
+        shard.path = shard.path.replace(".parquet", ".bin");
+        manifest.run.file_sha256.insert(shard.path.clone(), file);
+    }
+    let set = DataSet::single(sealed(manifest));
+    let croissant = croissant(&set, &Publication::default()).expect("exports");
+    assert!(croissant.contains("application/octet-stream") && !croissant.contains("cr:FileSet"));
+    assert!(!card(&set).contains("configs:") && !card(&set).contains("load_dataset"));
+}
+
+#[test]
 fn a_shard_without_a_file_digest_is_named() {
     let mut manifest = v1();
     let path = manifest.shards[0].path.clone();

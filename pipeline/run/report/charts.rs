@@ -103,7 +103,10 @@ fn chart(html: &mut Html, (name, note): (&str, &str), columns: &[Column], top: u
         html.text(&column.words).raw("</title></rect>");
         let middle = left + slot / 2;
         if column.ppm == most && most > 0 {
-            html.raw("<text class=\"v\" text-anchor=\"middle\" x=\"").number(middle).raw("\" y=\"");
+            // A label over a narrow last column would stand outside of the chart.
+            let narrow = slot < 48 && at + 1 == columns.len();
+            html.raw("<text class=\"v\" text-anchor=\"").raw(if narrow { "end" } else { "middle" });
+            html.raw("\" x=\"").number(if narrow { left + slot } else { middle }).raw("\" y=\"");
             html.number(112 - height - 4).raw("\">").text(&percent(column.ppm)).raw("</text>");
         }
         if at % every == 0 {
@@ -139,7 +142,7 @@ fn numbers(html: &mut Html, steps: &[u64], sources: &[(&str, &[LengthBucket])]) 
 pub fn packs(html: &mut Html, manifest: &Manifest) {
     let tokens = &manifest.tokens;
     let say = format!(
-        "{} of {} are taken, {}. The rest of a pack stays empty: nothing is cut to fill it.",
+        "{} of {} are taken, {}. The rest is what no sample fitted into.",
         grouped(tokens.total),
         counted(tokens.capacity, "token place"),
         percent(tokens.fill_ppm),
