@@ -97,7 +97,7 @@ pub fn shortfalls(manifest: &Manifest) -> Vec<String> {
 pub fn demo_next(out: &Path) -> String {
     let out = out.display();
     format!(
-        "\nnext\n  see the recipe          potable recipes show demo\n  see the evidence        {out}/manifest.json, {out}/dropped/\n  run it again            potable prep demo\n  compare two runs        potable manifest diff OLD NEW\n  use your own data       copy the recipe, put your files under `path`, then potable prep MY.toml"
+        "\nnext\n  see the recipe          potable recipes show demo\n  see the report          {out}/report.html\n  see the evidence        {out}/manifest.json, {out}/dropped/\n  run it again            potable prep demo\n  compare two runs        potable manifest diff OLD NEW\n  use your own data       copy the recipe, put your files under `path`, then potable prep MY.toml"
     )
 }
 
