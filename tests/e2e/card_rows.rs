@@ -54,6 +54,31 @@ pub fn file(card: &Card, config: &CardConfig, rows: &[Value]) -> Vec<u8> {
     }
 }
 
+/// Rows as Parquet, in the types of the first one's values.
+pub fn parquet_of(rows: &[Value]) -> Vec<u8> {
+    let first = rows[0].as_object().unwrap();
+    let columns = first.iter().map(|(name, value)| {
+        let kind = kind_of(value);
+        let values: Vec<&Value> = rows.iter().map(|row| &row[name]).collect();
+        (name.clone(), array(&kind, &values))
+    });
+    parquet_bytes(&RecordBatch::try_from_iter(columns).unwrap(), Compression::SNAPPY, 100)
+}
+
+fn kind_of(value: &Value) -> DataType {
+    match value {
+        Value::Bool(_) => DataType::Boolean,
+        Value::Number(number) if number.is_i64() => DataType::Int64,
+        Value::Number(_) => DataType::Float64,
+        Value::String(_) => DataType::Utf8,
+        Value::Array(items) => DataType::List(Arc::new(Field::new("item", kind_of(&items[0]), true))),
+        Value::Object(fields) => DataType::Struct(
+            fields.iter().map(|(name, value)| Field::new(name, kind_of(value), true)).collect(),
+        ),
+        Value::Null => DataType::Null,
+    }
+}
+
 /// A name that a glob of a card matches.
 pub fn file_name(glob: &str) -> String {
     let name = glob.replace("**/", "a/");

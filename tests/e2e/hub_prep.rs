@@ -269,7 +269,7 @@ fn a_revision_that_moved_since_the_lock_changes_nothing_until_the_lock_is_update
     refused(&unknown, &["gms8k", "openai--gsm8k"]);
     let update = bench.run(&["lock", "recipe.toml", "--update", "openai--gsm8k"]);
     assert_eq!(update.code, 0, "{}", update.stderr);
-    for word in ["moved", &old[..12], &new[..12]] {
+    for word in ["moved", old.split_at(12).0, new.split_at(12).0] {
         assert!(update.stdout.contains(word), "{}", update.stdout);
     }
     let third = bench.manifest("third", &["--locked"]);

@@ -376,6 +376,14 @@ impl StubRepo<'_> {
         })
     }
 
+    /// The files as they are, under a commit that a recipe names.
+    pub fn pin(&self, commit: &str) -> &Self {
+        self.commit();
+        self.change(|repo| {
+            repo.commits.insert(commit.to_owned(), repo.files.clone());
+        })
+    }
+
     /// The commit of `main`.
     pub fn commit(&self) -> String {
         self.stub.inner(|inner| {

@@ -47,6 +47,8 @@ mod packing;
 mod parquet_corpus;
 /// Several phases in one recipe.
 mod phases;
+/// The built-in recipes for known systems, against a Hub that holds small repositories of the real layout.
+mod recipes;
 /// Native formats against the models' own templates; laws of ids and masks.
 mod rendering;
 /// The report for a browser.
