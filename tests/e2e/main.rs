@@ -5,6 +5,7 @@
 mod bad_input;
 /// Blocklists: built, looked at, checked against rows.
 mod blocklists;
+mod blocklists_fixtures;
 /// Rows in the schema of a card. No tests.
 mod card_rows;
 /// Pinned text of the command line: the cases in tests/cmd.
