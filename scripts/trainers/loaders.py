@@ -5,9 +5,6 @@ is the output folder of `potable prep` with the `[output] format` that the funct
 """
 
 import glob
-import gzip
-import os
-import sys
 import types
 
 
