@@ -65,7 +65,7 @@ def main():
     merged = mean(
         loss_of(net, collate([{**row, "seq_lengths": [len(row["input_ids"])]}])) for row in rows
     )
-    print(f"loss packed {packed:.6f}, unpacked {mean(single):.6f}, without seq_lengths {merged:.6f}")
+    print(flush=True, end=f"loss packed {packed:.6f}, unpacked {mean(single):.6f}, without seq_lengths {merged:.6f}\n")
     assert abs(packed - mean(single)) < 1e-4, "packed and unpacked differ"
     assert abs(packed - merged) > 1e-4, "the borders make no difference"
 
@@ -74,8 +74,7 @@ def main():
         packing=False, padding_free=True, max_length=None, logging_steps=5, report_to=[], use_cpu=True,
         save_strategy="no", bf16=False, dataset_kwargs={"skip_prepare_dataset": True},
     )
-    trainer = SFTTrainer(model=model(), args=config, train_dataset=data, data_collator=collate,
-                         processing_class=tokenizer())
+    trainer = SFTTrainer(model=model(), args=config, train_dataset=data, processing_class=tokenizer())
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     print(f"{steps} steps by SFTTrainer: loss {losses[0]:.3f} to {losses[-1]:.3f}")
