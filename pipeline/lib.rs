@@ -4,6 +4,7 @@
 //! checks them against benchmarks, [`normalise`] renders them, [`tokenise`] encodes them, [`pack`]
 //! puts them together, [`shard`] writes them. [`recipe`] says what to run and [`run`] runs it.
 
+pub mod audit;
 pub mod decontaminate;
 pub mod normalise;
 pub mod pack;
@@ -12,5 +13,6 @@ pub mod run;
 pub mod shard;
 pub mod source;
 pub mod tokenise;
+pub mod verify;
 
 pub mod cli;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::canonical::canonical_json;
 use crate::digest::Digest;
 use crate::ledger::LedgerError;
-use crate::manifest::{DecontaminationMode, Manifest, SourceTokens, ppm};
+use crate::manifest::{BenchmarkRecord, DecontaminationMode, Manifest, SourceTokens, ppm};
 
 /// Two places of a manifest that say different things.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +116,27 @@ impl Found {
             let protected = u128::from(benchmark.protected_ngram) + u128::from(benchmark.protected_short);
             let parts = protected + u128::from(benchmark.not_protected);
             self.sum(format!("items of benchmark `{}`", benchmark.name), benchmark.items, parts);
+            self.matches(benchmark);
+        }
+    }
+
+    fn matches(&mut self, benchmark: &BenchmarkRecord) {
+        let sources = benchmark.per_source.values();
+        let (dropped, reported) = sources.fold((0, 0), |sum, source| {
+            (sum.0 + u128::from(source.dropped), sum.1 + u128::from(source.reported))
+        });
+        // Manifests of the first potable have no counts by source.
+        if !benchmark.per_source.is_empty() {
+            self.sum(
+                format!("rows dropped for benchmark `{}`", benchmark.name),
+                benchmark.rows_dropped,
+                dropped,
+            );
+            self.sum(
+                format!("rows reported for benchmark `{}`", benchmark.name),
+                benchmark.rows_reported,
+                reported,
+            );
         }
     }
 
@@ -157,6 +178,15 @@ impl Found {
         self.sum("trained tokens of the sources", tokens.trained, sum(|source| source.trained));
         let lengths = tokens.length_histogram.iter().map(|bucket| u128::from(bucket.count)).sum::<u128>();
         self.sum("samples by length", sum(|source| source.samples), lengths);
+        if !tokens.lengths_per_source.is_empty() {
+            let buckets = tokens.lengths_per_source.values().flatten();
+            let parts = buckets.map(|bucket| u128::from(bucket.count)).sum::<u128>();
+            self.sum("samples by source and length", lengths, parts);
+        }
+        if !tokens.fill_histogram.is_empty() {
+            let packs = tokens.fill_histogram.iter().map(|bucket| u128::from(bucket.packs)).sum::<u128>();
+            self.sum("packs by fill", tokens.packs, packs);
+        }
         self.sum("parts per million of fill", tokens.fill_ppm, ppm(tokens.total, tokens.capacity));
     }
 
@@ -169,8 +199,11 @@ impl Found {
         self.sum("tokens of the shards", tokens.total, sum(&|shard| u128::from(shard.tokens)));
         self.sum("trained tokens of the shards", tokens.trained, sum(&|shard| u128::from(shard.trained)));
         let places = sum(&|shard| u128::from(shard.packs) * u128::from(shard.length));
-        self.sum("token places of the shards", tokens.capacity, places);
         let samples: u128 = tokens.per_source.values().map(|source| u128::from(source.samples)).sum();
+        // In some formats one token of each sample takes no place; which, the shards' reader knows.
+        if u128::from(tokens.capacity) != places + samples {
+            self.sum("token places of the shards", tokens.capacity, places);
+        }
         self.sum("samples of the shards", samples, sum(&|shard| u128::from(shard.samples)));
     }
 }

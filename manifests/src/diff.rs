@@ -8,6 +8,8 @@ mod causes;
 mod collect;
 mod effects;
 mod markdown;
+mod phases;
+mod policy;
 mod text;
 
 use serde::Serialize;
@@ -17,6 +19,8 @@ use crate::digest::Digest;
 use crate::manifest::Manifest;
 use collect::Collector;
 pub(crate) use collect::visible;
+pub use phases::{Phases, diff_phases};
+pub use policy::{Allowed, Policy, PolicyError, Thresholds, policy_schema};
 
 /// How much a finding matters; a later variant is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -35,6 +39,9 @@ pub enum Weight {
 pub struct Finding {
     /// How much it matters.
     pub weight: Weight,
+    /// The phase, where phases are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
     /// The part of the manifest, such as `inputs`.
     pub area: String,
     /// What differs, the same words in both directions; names in backticks.
@@ -43,6 +50,24 @@ pub struct Finding {
     pub old: Option<String>,
     /// The new value; absent if there is none.
     pub new: Option<String>,
+    /// Why a policy allows it; an allowed change counts for no verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
+}
+
+/// By how much a version number should rise, after the rules of Croissant: the data is the same
+/// (patch), the same and more (minor), or other data (major).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VersionStep {
+    /// Nothing differs.
+    None,
+    /// The same samples in the same order, perhaps written in another way.
+    Patch,
+    /// Every old shard is still there, and there are more.
+    Minor,
+    /// Old shards changed or are gone.
+    Major,
 }
 
 /// All differences between two manifests.
@@ -52,6 +77,8 @@ pub struct ManifestDiff {
     pub old: Digest,
     /// Manifest digest of the new manifest.
     pub new: Digest,
+    /// By how much a version number should rise.
+    pub step: VersionStep,
     /// The differences, causes before effects.
     pub findings: Vec<Finding>,
 }
@@ -65,14 +92,27 @@ pub struct WeightCounts {
     pub material: usize,
     /// Findings of [`Weight::Informational`].
     pub informational: usize,
+    /// Findings of any weight that a policy allows; they are in no other count.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub allowed: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Compares two manifests with the default thresholds: see [`diff_with`].
+pub fn diff(old: &Manifest, new: &Manifest) -> ManifestDiff {
+    diff_with(old, new, &Thresholds::default())
 }
 
 /// Compares two manifests. Other names or phases are comparable, and a finding.
 ///
 /// Of the run block only the version, the bytes of files with equal content and
 /// `other_digests` are compared: times, host and threads say nothing about the data.
-pub fn diff(old: &Manifest, new: &Manifest) -> ManifestDiff {
-    let mut found = Collector::default();
+pub fn diff_with(old: &Manifest, new: &Manifest, thresholds: &Thresholds) -> ManifestDiff {
+    let mut found = Collector::new(*thresholds);
     causes::identity(&mut found, old, new);
     causes::recipe(&mut found, &old.recipe, &new.recipe);
     causes::inputs(&mut found, &old.inputs, &new.inputs);
@@ -92,9 +132,11 @@ pub fn diff(old: &Manifest, new: &Manifest) -> ManifestDiff {
         found.field(Weight::Material, "manifest digest", digests);
     }
     effects::run(&mut found, old, new);
+    let step = if found.is_empty() { VersionStep::None } else { effects::step(&old.shards, &new.shards) };
     ManifestDiff {
         old: old.manifest_digest.clone(),
         new: new.manifest_digest.clone(),
+        step,
         findings: found.into_findings(),
     }
 }
@@ -110,15 +152,35 @@ impl Weight {
     }
 }
 
+impl VersionStep {
+    /// The word that reports use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Patch => "patch",
+            Self::Minor => "minor",
+            Self::Major => "major",
+        }
+    }
+}
+
 impl ManifestDiff {
+    /// Marks the findings that a policy allows, with the reason that it gives.
+    pub fn allow(&mut self, policy: &Policy) {
+        for finding in &mut self.findings {
+            finding.allowed = policy.reason_for(finding).map(str::to_owned);
+        }
+    }
+
     /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// The worst weight; none if nothing differs.
+    /// The worst weight that no policy allows; none if there is no such finding.
     pub fn max_weight(&self) -> Option<Weight> {
-        self.findings.iter().map(|finding| finding.weight).max()
+        let findings = self.findings.iter().filter(|finding| finding.allowed.is_none());
+        findings.map(|finding| finding.weight).max()
     }
 
     /// How many findings there are of each weight.
@@ -126,6 +188,7 @@ impl ManifestDiff {
         let mut counts = WeightCounts::default();
         for finding in &self.findings {
             match finding.weight {
+                _ if finding.allowed.is_some() => counts.allowed += 1,
                 Weight::Informational => counts.informational += 1,
                 Weight::Material => counts.material += 1,
                 Weight::Blocking => counts.blocking += 1,
@@ -151,6 +214,7 @@ impl ManifestDiff {
             old: &self.old,
             new: &self.new,
             max_weight: self.max_weight(),
+            version_step: self.step,
             counts: self.counts(),
             findings: &self.findings,
         };
@@ -168,14 +232,15 @@ impl ManifestDiff {
     fn verdict(&self) -> String {
         let counts = self.counts();
         let parts = [
-            (counts.blocking, Weight::Blocking),
-            (counts.material, Weight::Material),
-            (counts.informational, Weight::Informational),
+            (counts.blocking, Weight::Blocking.as_str()),
+            (counts.material, Weight::Material.as_str()),
+            (counts.informational, Weight::Informational.as_str()),
+            (counts.allowed, "allowed"),
         ];
         let parts: Vec<_> = parts
             .into_iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, weight)| format!("{count} {}", weight.as_str()))
+            .map(|(count, word)| format!("{count} {word}"))
             .collect();
         if parts.is_empty() { "no differences".to_owned() } else { parts.join(", ") }
     }
@@ -187,6 +252,7 @@ struct DiffJson<'a> {
     old: &'a Digest,
     new: &'a Digest,
     max_weight: Option<Weight>,
+    version_step: VersionStep,
     counts: WeightCounts,
     findings: &'a [Finding],
 }

@@ -21,7 +21,10 @@ mod schema;
 
 pub use canonical::{CanonicalError, canonical_json};
 pub use consistency::Inconsistency;
-pub use diff::{Finding, ManifestDiff, Weight, WeightCounts, diff};
+pub use diff::{
+    Allowed, Finding, ManifestDiff, Phases, Policy, PolicyError, Thresholds, VersionStep, Weight,
+    WeightCounts, diff, diff_phases, diff_with, policy_schema,
+};
 pub use digest::{Digest, DigestError, Hasher, sha256_hex};
 pub use export::{DataSet, ExportError, Part, Publication};
 pub use index::{INDEX_SCHEMA, Index, IndexedPhase};

@@ -80,6 +80,12 @@ pub enum ManifestError {
         /// The digest of what the file holds.
         computed: Digest,
     },
+    /// An index with a phase that is no folder beside it.
+    #[error("phase `{phase}` is no folder beside the index")]
+    PhaseFolder {
+        /// The name of the phase.
+        phase: String,
+    },
     /// A number in it is not a whole number.
     #[error("manifest holds a number that potable does not write")]
     Canonical {
@@ -150,7 +156,13 @@ impl Index {
     pub fn from_slice(bytes: &[u8]) -> Result<Self, ManifestError> {
         let value: Value = serde_json::from_slice(bytes).map_err(json_error)?;
         check_schema(&value, Kind::Index)?;
-        serde_json::from_slice(bytes).map_err(shape_error)
+        let index: Self = serde_json::from_slice(bytes).map_err(shape_error)?;
+        let outside =
+            |name: &str| name.is_empty() || name == "." || name == ".." || name.contains(['/', '\\']);
+        match index.phases.iter().find(|entry| outside(&entry.phase)) {
+            Some(entry) => Err(ManifestError::PhaseFolder { phase: entry.phase.clone() }),
+            None => Ok(index),
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Command {
     Blocklist(BlocklistArgs),
     /// Compare data manifests.
     Manifest(ManifestArgs),
+    /// Check the shards of a data set against blocklists, text by text.
+    Audit(AuditArgs),
     /// Say why a row is not in a data set.
     Explain(ExplainArgs),
     /// Print a packed row of a shard, with the part that is trained on marked.
@@ -275,6 +277,8 @@ pub struct ManifestArgs {
 pub enum ManifestCommand {
     /// Say what changed between two data manifests.
     Diff(DiffArgs),
+    /// Check that a folder holds the data set that its manifest describes.
+    Verify(VerifyArgs),
     /// Show a data set on one screen.
     Show(ShowArgs),
     /// Write a manifest in the format of another tool.
@@ -347,9 +351,52 @@ pub struct DiffArgs {
     /// How to print the changes.
     #[arg(long, value_enum, default_value_t = DiffFormat::Text, help_heading = "Output")]
     pub format: DiffFormat,
+    /// Thresholds, and changes that are allowed: a TOML file (docs/ci.md).
+    #[arg(long, value_name = "FILE", help_heading = "Checks")]
+    pub policy: Option<PathBuf>,
     /// Exit with 1 for changes of this weight and above.
     #[arg(long, value_enum, default_value_t = FailOn::Any, help_heading = "Checks")]
     pub fail_on: FailOn,
+}
+
+/// `potable audit`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Examples:\n  potable audit /data/sft --blocklist post-training.blk\n  potable audit /data/sft --blocklist old.blk --blocklist published-later.blk"
+)]
+pub struct AuditArgs {
+    /// The folder of a data set, or of several phases.
+    #[arg(help_heading = "Input")]
+    pub dir: PathBuf,
+    /// A blocklist file; several are checked one by one.
+    #[arg(long, value_name = "FILE", required = true, num_args = 1.., help_heading = "Input")]
+    pub blocklist: Vec<PathBuf>,
+    /// The tokenizer.json of the data set, where it is not the built-in one and not in the folder.
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
+    pub tokenizer: Option<PathBuf>,
+    /// Count boilerplate too: any hit is one.
+    #[arg(long, help_heading = "Checks")]
+    pub strict: bool,
+    /// How to print matches.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Table, help_heading = "Output")]
+    pub format: CheckFormat,
+    /// Use this many threads [default: one a core].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub threads: Option<usize>,
+}
+
+/// `potable manifest verify`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Reads every shard again. Not covered: downloads.jsonl, report.html, and what was put beside the data (README.md, LICENSE, exports).\n\nExamples:\n  potable manifest verify potable-demo"
+)]
+pub struct VerifyArgs {
+    /// The folder of a data set, or of several phases.
+    #[arg(help_heading = "Input")]
+    pub dir: PathBuf,
+    /// Use this many threads [default: one a core].
+    #[arg(long, value_name = "N", help_heading = "Run")]
+    pub threads: Option<usize>,
 }
 
 /// How to print changes.

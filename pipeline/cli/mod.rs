@@ -1,6 +1,8 @@
 //! The command line: one file a command, and [`output`], the only place that prints.
 
 pub mod args;
+pub mod audit;
+pub mod bar;
 pub mod blocklist;
 pub mod build;
 pub mod check;
@@ -50,6 +52,7 @@ pub fn main() -> ExitCode {
         Command::Lock(args) => lock::run(&args, &output),
         Command::Blocklist(args) => blocklist::run(args, &output),
         Command::Manifest(args) => manifest::run(args, &output),
+        Command::Audit(args) => audit::run(&args, &output),
         Command::Explain(args) => explain::run(&args, &output),
         Command::Show(args) => show::run(&args, &output),
         Command::Corpora(args) => corpora::run(args, &output),

@@ -155,6 +155,12 @@ fn hint_of(error: &Error) -> Option<String> {
         if let Some(e) = cause.downcast_ref::<potable_blocklists::BlocklistError>() {
             return e.hint();
         }
+        if let Some(e) = cause.downcast_ref::<super::manifest::DiffError>() {
+            return Some(e.hint());
+        }
+        if let Some(e) = cause.downcast_ref::<crate::audit::AuditError>() {
+            return e.hint();
+        }
         cause.downcast_ref::<super::manifest::ManifestCommandError>().and_then(|e| e.hint())
     })
 }

@@ -1,18 +1,22 @@
 //! `dropped/part-*.parquet`: a row for each contaminated, rejected or failed row.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use potable_manifests::{Digest, Hasher};
 
 use super::AtomicFile;
 use super::parquet::shard_error;
+use super::read::ReadError;
 use crate::run::error::RunError;
+use crate::source::guard;
 
 /// Rows in one file.
 const PART_ROWS: usize = 1 << 18;
@@ -32,6 +36,18 @@ pub struct DroppedRow {
     pub reason: String,
     /// What shows it: JSON, or an error.
     pub evidence: String,
+}
+
+impl DroppedRow {
+    /// Adds the row to the digest of all rows: each text with its length before it (u32
+    /// little-endian), then the row number (u64 little-endian).
+    pub fn hash_into(&self, content: &mut Hasher) {
+        for text in [&self.source, &self.file, &self.stage, &self.reason, &self.evidence] {
+            content.update(&(text.len() as u32).to_le_bytes());
+            content.update(text.as_bytes());
+        }
+        content.update(&self.row.to_le_bytes());
+    }
 }
 
 /// Name, SHA-256 and size of a file.
@@ -61,11 +77,7 @@ impl DroppedWriter {
     /// # Errors
     /// What the file system says.
     pub fn push(&mut self, row: DroppedRow) -> Result<(), RunError> {
-        for text in [&row.source, &row.file, &row.stage, &row.reason, &row.evidence] {
-            self.content.update(&(text.len() as u32).to_le_bytes());
-            self.content.update(text.as_bytes());
-        }
-        self.content.update(&row.row.to_le_bytes());
+        row.hash_into(&mut self.content);
         self.pending.push(row);
         if self.pending.len() >= PART_ROWS {
             self.flush()?;
@@ -102,6 +114,43 @@ impl DroppedWriter {
         self.parts.push((name, sha256, size));
         Ok(())
     }
+}
+
+/// Gives the rows of a part to `visit`, in order.
+///
+/// # Errors
+/// A file that cannot be read, or that has other columns.
+pub fn read(path: &Path, visit: &mut dyn FnMut(DroppedRow)) -> Result<(), ReadError> {
+    let file = File::open(path).map_err(|e| ReadError::io(path, e))?;
+    let malformed = |reason: String| ReadError::malformed(path, reason);
+    let batches =
+        guard(|| ParquetRecordBatchReaderBuilder::try_new(file).and_then(|builder| builder.build()));
+    let mut batches = batches.map_err(malformed)?.map_err(|e| malformed(e.to_string()))?;
+    while let Some(batch) = guard(|| batches.next()).map_err(malformed)? {
+        let batch = batch.map_err(|e| malformed(e.to_string()))?;
+        if batch.schema().fields() != schema().fields() {
+            return Err(malformed("has other columns than the list of dropped rows".to_owned()));
+        }
+        for row in 0..batch.num_rows() {
+            visit(row_of(&batch, row).ok_or_else(|| malformed(format!("row {row} cannot be read")))?);
+        }
+    }
+    Ok(())
+}
+
+fn row_of(batch: &RecordBatch, row: usize) -> Option<DroppedRow> {
+    let text = |name: &str| -> Option<String> {
+        Some(batch.column_by_name(name)?.as_string_opt::<i32>()?.value(row).to_owned())
+    };
+    let number = batch.column_by_name("row")?.as_primitive_opt::<UInt64Type>()?.value(row);
+    Some(DroppedRow {
+        source: text("source")?,
+        file: text("file")?,
+        row: number,
+        stage: text("stage")?,
+        reason: text("reason")?,
+        evidence: text("evidence")?,
+    })
 }
 
 fn schema() -> SchemaRef {

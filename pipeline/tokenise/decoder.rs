@@ -1,5 +1,6 @@
-//! Ids back to text, without an encoder: what `potable show` needs.
+//! Ids back to text, without an encoder: for whoever reads shards.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::encoder::{BUILT_IN, TokeniserError};
@@ -9,6 +10,7 @@ use super::reference::ReferenceDecoder;
 /// Turns ids into text.
 pub struct Decoder {
     digest: String,
+    controls: BTreeSet<u32>,
     engine: Engine,
 }
 
@@ -25,7 +27,9 @@ impl Decoder {
     pub fn load(tokenizer: &Path) -> Result<Decoder, TokeniserError> {
         if tokenizer == Path::new(BUILT_IN) {
             let ranks = qwen3::ranks()?;
-            return Ok(Decoder { digest: qwen3::digest(&ranks), engine: Engine::BuiltIn(ranks) });
+            let added = qwen3::ADDED.iter().zip(qwen3::FIRST_ADDED..);
+            let controls = added.filter(|(token, _)| token.starts_with("<|")).map(|(_, id)| id).collect();
+            return Ok(Decoder { digest: qwen3::digest(&ranks), controls, engine: Engine::BuiltIn(ranks) });
         }
         let bytes = std::fs::read(tokenizer)
             .map_err(|source| TokeniserError::Read { path: tokenizer.to_path_buf(), source })?;
@@ -34,12 +38,18 @@ impl Decoder {
             return Decoder::load(Path::new(BUILT_IN));
         }
         let engine = ReferenceDecoder::load(tokenizer, &bytes)?;
-        Ok(Decoder { digest, engine: Engine::Reference(Box::new(engine)) })
+        let controls = engine.control_ids();
+        Ok(Decoder { digest, controls, engine: Engine::Reference(Box::new(engine)) })
     }
 
     /// SHA-256 in hex, as the manifest has it: of the file, or of the built-in vocabulary.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Whether an id is a control token: a special token, or one whose text is `<|…|>`.
+    pub fn is_control(&self, id: u32) -> bool {
+        self.controls.contains(&id)
     }
 
     /// The text of ids, control tokens included; bytes that are no UTF-8 on their own read as U+FFFD.

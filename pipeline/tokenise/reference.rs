@@ -1,6 +1,6 @@
 //! Any other `tokenizer.json`, through the reference implementation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -127,6 +127,13 @@ impl ReferenceDecoder {
     pub(crate) fn load(path: &Path, bytes: &[u8]) -> Result<Self, TokeniserError> {
         let failed = |reason: String| TokeniserError::Load { path: path.to_path_buf(), reason };
         Ok(ReferenceDecoder { engine: build(bytes).map_err(failed)? })
+    }
+
+    /// Ids of special tokens and of all `<|…|>`.
+    pub(crate) fn control_ids(&self) -> BTreeSet<u32> {
+        let decoder = self.engine.get_added_tokens_decoder();
+        let controls = decoder.iter().filter(|(_, token)| token.special || token.content.starts_with("<|"));
+        controls.map(|(id, _)| *id).collect()
     }
 
     /// Text of ids.

@@ -15,6 +15,8 @@ use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::prove::prove;
+
 const TOKENIZER: &str = include_str!("../fixtures/bytes.tokenizer.json");
 const CONTROLS: [&str; 5] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"];
 
@@ -118,8 +120,13 @@ impl Case {
             .stdin(Stdio::null()))
     }
 
+    /// A run to its end; a data set that it leaves is verified and audited.
     pub fn run(&self, out: &str, args: &[&str]) -> Ran {
-        ran(&mut self.command(out, args))
+        let ran = ran(&mut self.command(out, args));
+        if ran.code != 2 && self.path(out).join("manifest.json").exists() {
+            prove(&self.path(out), &self.path("recipe.toml"));
+        }
+        ran
     }
 
     /// A run that must end well, and what it wrote.

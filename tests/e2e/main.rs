@@ -1,6 +1,8 @@
 //! End-to-end tests: the real binary on real files, and the stages on worked cases.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+/// The shards checked against blocklists again: own ones and later ones, on every format.
+mod audit;
 /// Input, recipes and output folders that cannot be used: exit status 2, place, cause and way out.
 mod bad_input;
 /// Blocklists: built, looked at, checked against rows.
@@ -40,6 +42,8 @@ mod hub_prep;
 mod hub_stub;
 /// Rows whose text stands in another corpus.
 mod joins;
+/// What changed between two runs, and how much it matters.
+mod manifest_diff;
 /// Mixtures: shares met to the row, rows taken again, more asked for than there is.
 mod mixtures;
 /// What a data set promises: balanced ledgers, no token lost, packs, length classes, held-out rows.
@@ -48,6 +52,8 @@ mod packing;
 mod parquet_corpus;
 /// Several phases in one recipe.
 mod phases;
+/// Every data set that a test prepares is verified and audited. No tests.
+mod prove;
 /// The built-in recipes for known systems, against a Hub that holds small repositories of the real layout.
 mod recipes;
 /// Native formats against the models' own templates; laws of ids and masks.
@@ -69,3 +75,5 @@ mod show;
 mod templates;
 /// Chat templates, tokenizers and options of rendering, by the binary.
 mod tokens;
+/// Folders that are not what their manifest says.
+mod verify;

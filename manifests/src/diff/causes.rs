@@ -26,7 +26,8 @@ impl Shown for InputFile {
             Verified::Whole => "whole",
             Verified::Ranges => "ranges",
         };
-        Some(format!("{}, {} bytes, {rows}, verified {verified}", self.sha256, self.size))
+        let ranges = self.ranges_digest.as_ref().map(|digest| format!(" {digest}")).unwrap_or_default();
+        Some(format!("{}, {} bytes, {rows}, verified {verified}{ranges}", self.sha256, self.size))
     }
 }
 
@@ -65,7 +66,8 @@ pub(super) fn identity(found: &mut Collector, old: &Manifest, new: &Manifest) {
 
 pub(super) fn recipe(found: &mut Collector, old: &RecipeRecord, new: &RecipeRecord) {
     found.area("recipe");
-    found.field(Material, "recipe digest", (&old.digest, &new.digest));
+    // What it covers stands below, setting by setting.
+    found.field(Informational, "recipe digest", (&old.digest, &new.digest));
     found.field(Material, "seed", (&old.seed, &new.seed));
     found.field(Material, "partitions", (&old.partitions, &new.partitions));
     found.json("setting", (Some(&old.settings), Some(&new.settings)));
@@ -77,14 +79,16 @@ pub(super) fn inputs(found: &mut Collector, old: &[InputSource], new: &[InputSou
         match (old, new) {
             (Some(old), Some(new)) => source(found, &name, old, new),
             (old, new) => {
-                let risky = new.is_some_and(|source| source.eval_split || unpinned(source));
+                let risky = new.is_some_and(|source| {
+                    is_evaluation(source) || unpinned(source) || is_non_commercial(source)
+                });
                 let shown = |source: Option<&InputSource>| source.map(summary);
                 let what = format!("source {name}");
                 found.push(blocking_if(risky), what, (shown(old), shown(new)));
             }
         }
     }
-    found.order((Material, "order of sources"), (old, new), |source| &source.name);
+    found.order((Informational, "order of sources"), (old, new), |source| &source.name);
 }
 
 pub(super) fn decontamination(found: &mut Collector, old: &Decontamination, new: &Decontamination) {
@@ -140,14 +144,16 @@ pub(super) fn tokeniser(found: &mut Collector, old: &TokeniserRecord, new: &Toke
 fn source(found: &mut Collector, name: &str, old: &InputSource, new: &InputSource) {
     let of = |field: &str| format!("{field} of source {name}");
     let evaluation = blocking_if(new.eval_split);
-    let pin = blocking_if(unpinned(new) && !unpinned(old));
+    let commits = [old, new].map(|source| is_commit(source.revision.as_ref()));
+    let pin = blocking_if(commits == [true, false] || (unpinned(new) && !unpinned(old)));
     found.field(Blocking, of("licence"), (&old.licence, &new.licence));
     found.field(evaluation, of("evaluation split"), (&old.eval_split, &new.eval_split));
     found.field(Material, of("corpus"), (&old.corpus, &new.corpus));
     found.field(pin, of("revision"), (&old.revision, &new.revision));
     found.field(pin, of("local files"), (&old.local, &new.local));
     found.field(Material, of("config"), (&old.config, &new.config));
-    found.field(Material, of("split"), (&old.split, &new.split));
+    let evaluation = blocking_if(is_evaluation(new) && !is_evaluation(old));
+    found.field(evaluation, of("split"), (&old.split, &new.split));
     found.field(Material, of("gate"), (&old.gated, &new.gated));
     found.field(Material, of("row format"), (&old.format, &new.format));
     found.json(&of("mapping"), (Some(&old.mapping), Some(&new.mapping)));
@@ -179,9 +185,9 @@ fn source(found: &mut Collector, name: &str, old: &InputSource, new: &InputSourc
 
 fn benchmark(found: &mut Collector, name: &str, old: &BenchmarkRecord, new: &BenchmarkRecord) {
     let of = |field: &str| format!("{field} of benchmark {name}");
-    let unpinned = blocking_if(new.revision.is_none());
+    let unpinned = blocking_if(!is_commit(new.revision.as_ref()));
     let exposed = blocking_if(!new.sensitive);
-    let nothing_left = blocking_if(protected(new) == 0 && protected(old) > 0);
+    let fewer = blocking_if(protected(new) < protected(old));
     found.field(Material, of("repository"), (&old.repo, &new.repo));
     found.field(unpinned, of("revision"), (&old.revision, &new.revision));
     found.field(Material, of("config"), (&old.config, &new.config));
@@ -197,18 +203,44 @@ fn benchmark(found: &mut Collector, name: &str, old: &BenchmarkRecord, new: &Ben
     found.order((Informational, &of("order of files")), files, |file| &file.name);
     found.field(Material, of("items"), (&old.items, &new.items));
     let ngram = (&old.protected_ngram, &new.protected_ngram);
-    found.field(nothing_left, of("items protected by n-grams"), ngram);
+    found.field(fewer, of("items protected by n-grams"), ngram);
     let short = (&old.protected_short, &new.protected_short);
-    found.field(nothing_left, of("items protected as short items"), short);
+    found.field(fewer, of("items protected as short items"), short);
     let near = (&old.protected_near, &new.protected_near);
-    found.field(Material, of("items protected from near copies"), near);
+    let fewer_near = blocking_if(near.1.is_some() && near.1 < near.0);
+    found.field(fewer_near, of("items protected from near copies"), near);
     let open = (&old.not_protected, &new.not_protected);
     found.field(Material, of("items not protected"), open);
 }
 
-/// Whether nothing fixes which version of a source was read.
+/// Whether nothing fixes which version of a corpus was read. Files of one's own have no versions; a
+/// local copy of a corpus has the version that it is a copy of.
 fn unpinned(source: &InputSource) -> bool {
-    source.revision.is_none() && !source.local
+    !is_commit(source.revision.as_ref()) && (!source.local || source.corpus.is_some())
+}
+
+/// Whether a revision is a commit; a branch or a tag may move.
+fn is_commit(revision: Option<&String>) -> bool {
+    revision.is_some_and(|text| text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Whether a source is meant for evaluation: its card says so, or the first word of its split does.
+fn is_evaluation(source: &InputSource) -> bool {
+    const WORDS: [&str; 9] =
+        ["test", "testing", "validation", "valid", "val", "dev", "eval", "evaluation", "heldout"];
+    let split = source.split.as_deref().unwrap_or_default().to_lowercase();
+    let word = split.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    source.eval_split || WORDS.contains(&word)
+}
+
+/// Whether the licence forbids commercial use, by its words (`cc-by-nc-4.0`).
+fn is_non_commercial(source: &InputSource) -> bool {
+    let licence = source.licence.as_deref().unwrap_or_default().to_lowercase();
+    let mut words = licence.split(|c: char| !c.is_ascii_alphanumeric());
+    licence.contains("noncommercial")
+        || licence.contains("non-commercial")
+        || licence.contains("research-only")
+        || words.any(|word| word == "nc")
 }
 
 fn protected(benchmark: &BenchmarkRecord) -> u128 {

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{Finding, Weight};
+use super::{Finding, Thresholds, Weight};
 use crate::canonical;
 use crate::digest::Digest;
 
 /// Findings so far, and the area that the next ones belong to.
-#[derive(Default)]
 pub(super) struct Collector {
     area: &'static str,
+    pub(super) thresholds: Thresholds,
     findings: Vec<Finding>,
 }
 
@@ -71,6 +71,10 @@ impl<T: Shown> Shown for Option<T> {
 }
 
 impl Collector {
+    pub(super) fn new(thresholds: Thresholds) -> Self {
+        Collector { area: "", thresholds, findings: Vec::new() }
+    }
+
     pub(super) fn area(&mut self, area: &'static str) {
         self.area = area;
     }
@@ -103,7 +107,14 @@ impl Collector {
         (old, new): (Option<String>, Option<String>),
     ) {
         let (area, what) = (self.area.to_owned(), what.into());
-        self.findings.push(Finding { weight, area, what, old, new });
+        self.findings.push(Finding { weight, phase: None, area, what, old, new, allowed: None });
+    }
+
+    /// Adds a finding if two counts differ: material if they differ by more than `threshold` (parts
+    /// per million of the larger one), else informational.
+    pub(super) fn count(&mut self, threshold: u64, what: impl Into<String>, (old, new): (&u64, &u64)) {
+        let weight = if exceeds(threshold, *old, *new) { Weight::Material } else { Weight::Informational };
+        self.field(weight, what, (old, new));
     }
 
     /// Adds a finding if the names that both lists hold stand in another order.
@@ -162,8 +173,13 @@ impl Collector {
             self.json_at(what, &at, (pair.old, pair.new));
         }
         let what = format!("order of {what} {}", quote(at));
-        self.order((Weight::Material, &what), (old, new), name_of);
+        self.order((Weight::Informational, &what), (old, new), name_of);
     }
+}
+
+/// Whether two counts differ by more than `threshold` parts per million of the larger one.
+pub(super) fn exceeds(threshold: u64, old: u64, new: u64) -> bool {
+    u128::from(old.abs_diff(new)) * 1_000_000 > u128::from(threshold) * u128::from(old.max(new))
 }
 
 /// `name` in backticks, on one line, whatever it holds.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Weight::{Blocking, Informational, Material};
-use super::collect::{Collector, Pair, Shown, map_pairs, pairs, quote};
+use super::Weight::{self, Blocking, Informational, Material};
+use super::collect::{Collector, Pair, Shown, exceeds, map_pairs, pairs, quote};
+use super::{Thresholds, VersionStep};
 use crate::canonical;
 use crate::digest::Digest;
 use crate::ledger::{RowLedger, SampleLedger};
@@ -74,16 +75,15 @@ pub(super) fn matches(found: &mut Collector, old: &Decontamination, new: &Decont
             continue;
         };
         let dropped = format!("rows dropped for benchmark {name}");
-        found.field(Material, dropped, (&old.rows_dropped, &new.rows_dropped));
+        let threshold = found.thresholds.dropped_ppm;
+        found.count(threshold, dropped, (&old.rows_dropped, &new.rows_dropped));
         let reported = format!("rows reported, not dropped, for benchmark {name}");
-        found.field(Material, reported, (&old.rows_reported, &new.rows_reported));
+        found.count(threshold, reported, (&old.rows_reported, &new.rows_reported));
         for pair in map_pairs((&old.per_source, &new.per_source)) {
+            // The sum over the sources is weighed above.
             let values = (&pair.old.copied(), &pair.new.copied());
-            found.field(
-                Material,
-                format!("rows of source {} that match benchmark {name}", pair.name),
-                values,
-            );
+            let what = format!("rows of source {} that match benchmark {name}", pair.name);
+            found.field(Informational, what, values);
         }
     }
 }
@@ -138,30 +138,38 @@ pub(super) fn samples(
 
 pub(super) fn tokens(found: &mut Collector, old: &TokenCounts, new: &TokenCounts) {
     found.area("tokens");
-    found.field(Material, "tokens", (&old.total, &new.total));
-    found.field(Material, "tokens trained on", (&old.trained, &new.trained));
-    found.field(Material, "packs", (&old.packs, &new.packs));
-    found.field(Material, "token places in packs", (&old.capacity, &new.capacity));
-    found.field(Material, "fill", (&percent(old.fill_ppm), &percent(new.fill_ppm)));
+    let Thresholds { tokens_ppm, share_ppm, .. } = found.thresholds;
+    found.count(tokens_ppm, "tokens", (&old.total, &new.total));
+    found.count(tokens_ppm, "tokens trained on", (&old.trained, &new.trained));
+    found.count(tokens_ppm, "packs", (&old.packs, &new.packs));
+    found.count(tokens_ppm, "token places in packs", (&old.capacity, &new.capacity));
+    let weight = material_if(old.fill_ppm.abs_diff(new.fill_ppm) > share_ppm);
+    found.field(weight, "fill", (&percent(old.fill_ppm), &percent(new.fill_ppm)));
     for pair in map_pairs((&old.per_source, &new.per_source)) {
         let shown = |source: Option<&SourceTokens>, counts: &TokenCounts| {
             source.map(|source| mixture(source, counts.total))
         };
+        let share = |source: Option<&SourceTokens>, counts: &TokenCounts| {
+            source.map_or(0, |source| ppm(source.tokens, counts.total))
+        };
+        let moved = share(pair.old, old).abs_diff(share(pair.new, new)) > share_ppm;
+        let weight = material_if(moved || pair.old.is_none() || pair.new.is_none());
         let values = (&shown(pair.old, old), &shown(pair.new, new));
-        found.field(Material, format!("share of source {}", pair.name), values);
+        found.field(weight, format!("share of source {}", pair.name), values);
     }
     let histograms = (&old.length_histogram, &new.length_histogram);
     let shown = (&histogram(histograms.0), &histogram(histograms.1));
-    found.field(Material, "lengths of samples", shown);
+    // Other lengths and fills come with other tokens or shards, which are weighed.
+    found.field(Informational, "lengths of samples", shown);
     for pair in map_pairs((&old.lengths_per_source, &new.lengths_per_source)) {
         let shown = |buckets: Option<&Vec<LengthBucket>>| {
             buckets.map(|buckets| histogram(buckets).unwrap_or_else(|| "none".to_owned()))
         };
         let values = (&shown(pair.old), &shown(pair.new));
-        found.field(Material, format!("lengths of samples of source {}", pair.name), values);
+        found.field(Informational, format!("lengths of samples of source {}", pair.name), values);
     }
     let fills = (&fills(&old.fill_histogram), &fills(&new.fill_histogram));
-    found.field(Material, "fill of packs", fills);
+    found.field(Informational, "fill of packs", fills);
 }
 
 pub(super) fn shards(found: &mut Collector, old: &[ShardRecord], new: &[ShardRecord]) {
@@ -213,32 +221,39 @@ pub(super) fn run(found: &mut Collector, old: &Manifest, new: &Manifest) {
 }
 
 fn row_counts(found: &mut Collector, of: &str, old: &RowLedger, new: &RowLedger) {
-    found.field(Material, format!("rows read of {of}"), (&old.read, &new.read));
-    let sampled_out = (&old.sampled_out, &new.sampled_out);
-    found.field(Material, format!("rows sampled out of {of}"), sampled_out);
-    found.field(Material, format!("rows kept of {of}"), (&old.kept, &new.kept));
-    found.field(Material, format!("rows failed of {of}"), (&old.failed, &new.failed));
+    let threshold = found.thresholds.rows_ppm;
+    found.count(threshold, format!("rows read of {of}"), (&old.read, &new.read));
+    found.count(threshold, format!("rows sampled out of {of}"), (&old.sampled_out, &new.sampled_out));
+    found.count(threshold, format!("rows kept of {of}"), (&old.kept, &new.kept));
+    found.count(0, format!("rows failed of {of}"), (&old.failed, &new.failed));
     reasons(found, &format!("rows dropped of {of} for"), (&old.dropped, &new.dropped));
     reasons(found, &format!("rows joined of {of} from"), (&old.joined, &new.joined));
-    found.field(Material, format!("rows repeated of {of}"), (&old.repeated, &new.repeated));
+    found.count(threshold, format!("rows repeated of {of}"), (&old.repeated, &new.repeated));
 }
 
 fn sample_counts(found: &mut Collector, of: &str, old: &SampleLedger, new: &SampleLedger) {
-    found.field(Material, format!("samples made of {of}"), (&old.made, &new.made));
-    found.field(Material, format!("samples packed of {of}"), (&old.packed, &new.packed));
-    let sampled_out = (&old.sampled_out, &new.sampled_out);
-    found.field(Material, format!("samples sampled out of {of}"), sampled_out);
-    found.field(Material, format!("samples repeated of {of}"), (&old.repeated, &new.repeated));
+    let threshold = found.thresholds.rows_ppm;
+    found.count(threshold, format!("samples made of {of}"), (&old.made, &new.made));
+    found.count(threshold, format!("samples packed of {of}"), (&old.packed, &new.packed));
+    found.count(threshold, format!("samples sampled out of {of}"), (&old.sampled_out, &new.sampled_out));
+    found.count(threshold, format!("samples repeated of {of}"), (&old.repeated, &new.repeated));
     reasons(found, &format!("samples dropped of {of} for"), (&old.dropped, &new.dropped));
     let lost = (&old.tokens_lost, &new.tokens_lost);
     reasons(found, &format!("tokens lost of {of} for"), lost);
 }
 
 fn reasons(found: &mut Collector, what: &str, (old, new): (&BTreeMap<String, u64>, &BTreeMap<String, u64>)) {
+    let threshold = found.thresholds.dropped_ppm;
     for pair in map_pairs((old, new)) {
+        let count = |value: Option<&u64>| value.copied().unwrap_or_default();
+        let weight = material_if(exceeds(threshold, count(pair.old), count(pair.new)));
         let values = (&pair.old.copied(), &pair.new.copied());
-        found.field(Material, format!("{what} {}", pair.name), values);
+        found.field(weight, format!("{what} {}", pair.name), values);
     }
+}
+
+fn material_if(much: bool) -> Weight {
+    if much { Material } else { Informational }
 }
 
 fn same_causes(old: &Manifest, new: &Manifest) -> bool {
@@ -276,6 +291,20 @@ fn same_outputs(old: &Manifest, new: &Manifest) -> bool {
         && old.rows == new.rows
         && old.samples == new.samples
         && old.tokens == new.tokens
+}
+
+/// What the shards say of the version: the same data, the same and more, or other data.
+pub(super) fn step(old: &[ShardRecord], new: &[ShardRecord]) -> VersionStep {
+    let (old, new) = (contents(old), contents(new));
+    if old == new {
+        return VersionStep::Patch;
+    }
+    let mut left = new.iter().peekable();
+    let kept = old.iter().all(|shard| {
+        while left.next_if(|other| *other < shard).is_some() {}
+        left.next_if(|other| *other == shard).is_some()
+    });
+    if kept { VersionStep::Minor } else { VersionStep::Major }
 }
 
 /// The shards without their paths, in an order of their own.

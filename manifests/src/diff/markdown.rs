@@ -22,6 +22,7 @@ pub(super) fn render(diff: &ManifestDiff) -> String {
     if diff.is_empty() {
         return out;
     }
+    out.push_str(&format!("\nSuggested version step: **{}**\n", diff.step.as_str()));
     out.push_str("\n| weight | area | what | old | new |\n|---|---|---|---|---|\n");
     for finding in worst(&diff.findings) {
         out.push_str(&row(finding));
@@ -44,7 +45,9 @@ pub(super) fn render(diff: &ManifestDiff) -> String {
 /// The findings for the table: the worst if there are too many, in the order of the diff.
 fn worst(findings: &[Finding]) -> Vec<&Finding> {
     let mut kept: Vec<_> = findings.iter().enumerate().collect();
-    kept.sort_by_key(|(index, finding)| (std::cmp::Reverse(finding.weight), *index));
+    kept.sort_by_key(|(index, finding)| {
+        (finding.allowed.is_some(), std::cmp::Reverse(finding.weight), *index)
+    });
     kept.truncate(ROWS);
     kept.sort_by_key(|(index, _)| *index);
     kept.into_iter().map(|(_, finding)| finding).collect()
@@ -52,20 +55,23 @@ fn worst(findings: &[Finding]) -> Vec<&Finding> {
 
 fn row(finding: &Finding) -> String {
     let (old, new) = text::change(finding);
-    let weight = match finding.weight {
-        Weight::Blocking => "**blocking**",
-        other => other.as_str(),
+    let weight = match (&finding.allowed, finding.weight) {
+        (Some(_), weight) => format!("{}, allowed", weight.as_str()),
+        (None, Weight::Blocking) => "**blocking**".to_owned(),
+        (None, other) => other.as_str().to_owned(),
     };
-    let cells = [weight, &finding.area, &shortened(&finding.what, 3 * CELL)].map(bar_free);
+    let cells = [&*weight, &text::heading(finding), &shortened(&finding.what, 3 * CELL)].map(bar_free);
     let [old, new] = [old, new].map(|value| bar_free(&code(&shortened(&value, CELL))));
     format!("| {} | {old} | {new} |\n", cells.join(" | "))
 }
 
 fn item(finding: &Finding) -> String {
     let (old, new) = text::change(finding);
-    let (weight, area, what) = (finding.weight.as_str(), &finding.area, &finding.what);
+    let (weight, area, what) = (finding.weight.as_str(), text::heading(finding), &finding.what);
     let [old, new] = [old, new].map(|value| code(&value));
-    format!("- {weight}, {area}, {what}: {old} → {new}\n")
+    let allowed =
+        finding.allowed.as_ref().map(|reason| format!(" — allowed: {}", code(reason))).unwrap_or_default();
+    format!("- {weight}, {area}, {what}: {old} → {new}{allowed}\n")
 }
 
 /// A code span that holds `value` as it is, also if that has backticks.

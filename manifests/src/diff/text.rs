@@ -1,7 +1,7 @@
 //! A diff for a terminal.
 
-use super::collect::visible;
-use super::{Finding, ManifestDiff};
+use super::collect::{quote, visible};
+use super::{Finding, ManifestDiff, VersionStep};
 
 /// How many findings of the same kind are shown before the rest is only counted.
 const RUN: usize = 20;
@@ -11,11 +11,14 @@ const COUNTED: [&str; 5] = ["matches", "rows", "samples", "tokens", "shards"];
 
 pub(super) fn render(diff: &ManifestDiff) -> String {
     let mut out = format!("{} -> {}\n{}\n", diff.old.short(), diff.new.short(), diff.verdict());
-    let mut area = "";
+    if diff.step != VersionStep::None {
+        out.push_str(&format!("version step: {}\n", diff.step.as_str()));
+    }
+    let mut area = String::new();
     let mut rest = diff.findings.as_slice();
     while let Some(first) = rest.first() {
-        if first.area != area {
-            area = &first.area;
+        if heading(first) != area {
+            area = heading(first);
             out.push_str(&format!("\n{area}\n"));
         }
         let alike = rest.iter().take_while(|finding| kind(finding) == kind(first)).count();
@@ -46,15 +49,30 @@ pub(super) fn change(finding: &Finding) -> (String, String) {
     (shown(&finding.old), new)
 }
 
+/// The area of a finding, with its phase.
+pub(super) fn heading(finding: &Finding) -> String {
+    match &finding.phase {
+        None => finding.area.clone(),
+        Some(phase) => format!("phase {}, {}", quote(phase), finding.area),
+    }
+}
+
 fn line(finding: &Finding) -> String {
     let (old, new) = change(finding);
-    format!("  {:<14} {}: {old} -> {new}\n", finding.weight.as_str(), finding.what)
+    let what = &finding.what;
+    match &finding.allowed {
+        None => format!("  {:<14} {what}: {old} -> {new}\n", finding.weight.as_str()),
+        Some(reason) => {
+            let weight = finding.weight.as_str();
+            format!("  {:<14} {what}: {old} -> {new} ({weight}; {})\n", "allowed", visible(reason))
+        }
+    }
 }
 
 /// What two findings share if they differ only in the names that they hold.
-fn kind(finding: &Finding) -> (super::Weight, &str, String) {
+fn kind(finding: &Finding) -> (super::Weight, bool, String, String) {
     let words: Vec<_> = finding.what.split('`').step_by(2).collect();
-    (finding.weight, &finding.area, words.join("`"))
+    (finding.weight, finding.allowed.is_some(), heading(finding), words.join("`"))
 }
 
 fn delta(finding: &Finding) -> Option<String> {

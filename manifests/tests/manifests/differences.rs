@@ -1,5 +1,8 @@
 use potable_manifests::Weight::{self, Blocking, Informational, Material};
-use potable_manifests::{DecontaminationMode, Digest, Finding, Manifest, ManifestDiff, Verified, diff};
+use potable_manifests::{
+    DecontaminationMode, Digest, Finding, Index, IndexedPhase, Manifest, ManifestDiff, Phases, Policy,
+    Thresholds, Verified, VersionStep, diff, diff_phases, diff_with,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -109,28 +112,169 @@ fn a_new_source_blocks_if_it_is_an_evaluation_split_or_unpinned() {
 }
 
 #[test]
-fn a_revision_that_became_a_local_file_is_material() {
-    let local = |m: &mut Manifest| (m.inputs[0].revision, m.inputs[0].local) = (None, true);
-    assert_eq!(weights("revision of source `tulu`", local), (Material, Material));
+fn a_revision_that_became_a_local_file_blocks() {
+    let copy = |m: &mut Manifest| (m.inputs[0].revision, m.inputs[0].local) = (None, true);
+    assert_eq!(weights("revision of source `tulu`", copy), (Blocking, Material));
+    let own = |m: &mut Manifest| {
+        (m.inputs[0].revision, m.inputs[0].local, m.inputs[0].corpus) = (None, true, None);
+    };
+    assert_eq!(weights("revision of source `tulu`", own), (Blocking, Material));
 }
 
 #[test]
-fn outputs_that_nothing_explains_block() {
-    let what = "outputs, though recipe digest, input files, blocklist, policies and vocabulary are equal";
-    let content = |m: &mut Manifest| m.shards[0].content_digest = Digest::of(b"x");
-    assert_eq!(weights(what, content), (Blocking, Blocking));
-    let ledger = |m: &mut Manifest| drop(m.rows.remove("tulu"));
-    assert_eq!(weights(what, ledger), (Blocking, Blocking));
-    let newer_engine = |m: &mut Manifest| {
-        m.tokeniser.engine = "fastokens 9".to_owned();
-        m.shards[0].content_digest = Digest::of(b"x");
+fn a_branch_is_no_pin() {
+    let branch = |m: &mut Manifest| m.inputs[0].revision = Some("main".to_owned());
+    assert_eq!(weights("revision of source `tulu`", branch), (Blocking, Material));
+    let branch = |m: &mut Manifest| m.decontamination.benchmarks[0].revision = Some("main".to_owned());
+    assert_eq!(weights("revision of benchmark `gsm8k`", branch), (Blocking, Material));
+}
+
+#[test]
+fn a_split_that_is_not_for_training_blocks() {
+    for split in ["test", "validation", "dev", "test_sft", "Validation-2", "eval.v1"] {
+        let to = |m: &mut Manifest| m.inputs[0].split = Some(split.to_owned());
+        assert_eq!(weights("split of source `tulu`", to), (Blocking, Material), "{split}");
+    }
+    let to = |m: &mut Manifest| m.inputs[0].split = Some("train_sft".to_owned());
+    assert_eq!(weights("split of source `tulu`", to), (Material, Material));
+}
+
+#[test]
+fn a_new_source_that_is_not_for_commercial_use_blocks() {
+    for licence in ["cc-by-nc-4.0", "CC BY-NC-SA 3.0", "other, non-commercial", "research-only"] {
+        let add = |m: &mut Manifest| {
+            let mut source = m.inputs[0].clone();
+            (source.name, source.licence) = ("more".to_owned(), Some(licence.to_owned()));
+            m.inputs.push(source);
+        };
+        assert_eq!(weights("source `more`", add), (Blocking, Material), "{licence}");
+    }
+}
+
+#[test]
+fn fewer_protected_items_block() {
+    let fewer = |m: &mut Manifest| m.decontamination.benchmarks[0].protected_ngram -= 1;
+    let what = "items protected by n-grams of benchmark `gsm8k`";
+    assert_eq!(weights(what, fewer), (Blocking, Material));
+}
+
+#[test]
+fn counts_within_the_thresholds_are_informational() {
+    let rows = |read: u64| {
+        let mut old = v1();
+        old.rows.get_mut("tulu").expect("a source").read = 1000;
+        let mut new = old.clone();
+        new.rows.get_mut("tulu").expect("a source").read = read;
+        let diff = diff(&sealed(old), &sealed(new));
+        let found = diff.findings.into_iter().find(|f| f.what == "rows read of source `tulu`");
+        found.expect("a finding").weight
     };
-    assert_eq!(weights(what, newer_engine), (Blocking, Blocking));
-    let explained = changed(|m| {
-        m.inputs[0].files[0].sha256 = Digest::of(b"x");
-        m.shards[0].content_digest = Digest::of(b"x");
+    assert_eq!(
+        [rows(1005), rows(1011), rows(990), rows(980)],
+        [Informational, Material, Informational, Material]
+    );
+    let policy = Policy::from_toml("[thresholds]\nrows = 0.5\n").expect("a policy");
+    let mut new = v1();
+    new.rows.get_mut("tulu").expect("a source").read += 2;
+    let wide = diff_with(&v1(), &sealed(new), &policy.thresholds);
+    let weight = |what: &str| wide.findings.iter().find(|f| f.what == what).map(|f| f.weight);
+    assert_eq!(weight("rows read of source `tulu`"), Some(Informational));
+}
+
+#[test]
+fn a_policy_allows_changes_with_a_reason() {
+    let policy = Policy::from_toml(
+        "[[allow]]\nwhat = \"licence of source *\"\narea = \"inputs\"\nnew = \"mit\"\nreason = \"asked the authors\"\n",
+    )
+    .expect("a policy");
+    let with = |licence: &str| {
+        let mut diff = changed(|m| m.inputs[0].licence = Some(licence.to_owned()));
+        diff.allow(&policy);
+        diff
+    };
+    let allowed = with("mit");
+    assert_eq!((allowed.max_weight(), allowed.counts().allowed), (None, 1));
+    assert!(allowed.to_text().contains("\n1 allowed\n"), "{}", allowed.to_text());
+    assert!(
+        allowed.to_text().contains("odc-by -> mit (blocking; asked the authors)"),
+        "{}",
+        allowed.to_text()
+    );
+    assert!(allowed.to_markdown().contains("| blocking, allowed | inputs |"), "{}", allowed.to_markdown());
+    assert!(allowed.to_json().expect("no floats").contains("\"allowed\": \"asked the authors\""));
+    assert_eq!(with("cc-by-nc-4.0").max_weight(), Some(Blocking));
+}
+
+#[test]
+fn a_policy_with_faults_is_refused() {
+    let message = |text: &str| Policy::from_toml(text).expect_err("refused").to_string();
+    assert!(message("[treshold]\n").contains("unknown field `treshold`, expected `thresholds` or `allow`"));
+    assert!(message("[thresholds]\nrow = 0.1\n").contains("unknown field `row`"));
+    assert!(message("[[allow]]\nwhat = \"x\"\n").contains("missing field `reason`"));
+    assert_eq!(message("[thresholds]\nrows = 5\n"), "threshold `rows` is `5`, not a share from 0 to 1");
+    let blank = "[[allow]]\nwhat = \"x\"\nreason = \" \"\n";
+    assert_eq!(message(blank), "`[[allow]]` of `x` gives no reason");
+}
+
+#[test]
+fn versions_step_as_far_as_the_data_does() {
+    let step = |change: fn(&mut Manifest)| changed(change).step;
+    assert_eq!(diff(&v1(), &v1()).step, VersionStep::None);
+    assert_eq!(step(|m| m.run.potable_version = "9".to_owned()), VersionStep::Patch);
+    assert_eq!(step(|m| m.shards.reverse()), VersionStep::Patch);
+    assert_eq!(step(|m| m.inputs[0].licence = None), VersionStep::Patch);
+    let more = |m: &mut Manifest| {
+        let mut shard = m.shards[0].clone();
+        shard.content_digest = Digest::of(b"x");
+        m.shards.push(shard);
+    };
+    assert_eq!(step(more), VersionStep::Minor);
+    assert_eq!(step(|m| drop(m.shards.pop())), VersionStep::Major);
+    assert_eq!(step(|m| m.shards[0].content_digest = Digest::of(b"x")), VersionStep::Major);
+}
+
+fn phase(name: &str, change: impl FnOnce(&mut Manifest)) -> Manifest {
+    let mut manifest = v1();
+    manifest.phase = Some(name.to_owned());
+    change(&mut manifest);
+    sealed(manifest)
+}
+
+fn index(manifests: &[Manifest]) -> Index {
+    let phases = manifests.iter().map(|m| IndexedPhase {
+        phase: m.phase.clone().expect("a phase"),
+        manifest_digest: m.manifest_digest.clone(),
     });
-    assert_eq!(explained.max_weight(), Some(Material));
+    Index::new("x", phases.collect())
+}
+
+fn between(old: &[Manifest], new: &[Manifest]) -> ManifestDiff {
+    let (a, b) = (index(old), index(new));
+    let (old, new) = (Phases { index: &a, manifests: old }, Phases { index: &b, manifests: new });
+    diff_phases(old, new, &Thresholds::default()).expect("no floats")
+}
+
+#[test]
+fn phases_are_compared_by_name() {
+    let (a, b) = (phase("a", |_| {}), phase("b", |_| {}));
+    let both = [a.clone(), b.clone()];
+    assert!(between(&both, &both).is_empty());
+    let other = phase("b", |m| m.decontamination.ngram = 20);
+    let diff = between(&both, &[a.clone(), other.clone()]);
+    assert_eq!(diff.max_weight(), Some(Blocking));
+    assert!(diff.findings.iter().all(|finding| finding.phase.as_deref() == Some("b")), "{}", diff.to_text());
+    assert!(
+        diff.to_text().contains("\nphase `b`, decontamination\n  blocking       words in a gram: 13 -> 20\n")
+    );
+    let back = between(&[a.clone(), other], &both);
+    assert_eq!(swapped(&back), weightless(&diff));
+    let added = between(&both[..1], &both);
+    assert_eq!((added.findings[0].what.as_str(), added.step), ("phase `b`", VersionStep::Minor));
+    assert_eq!(between(&both, &both[..1]).step, VersionStep::Major);
+    let turned = between(&both, &[b, a.clone()]);
+    assert_eq!((turned.max_weight(), turned.step), (Some(Informational), VersionStep::Patch));
+    let unchecked = phase("c", |m| m.decontamination.mode = DecontaminationMode::None);
+    assert_eq!(between(&both[..1], &[a, unchecked]).max_weight(), Some(Blocking));
 }
 
 #[test]
@@ -175,7 +319,7 @@ fn names_settings_and_shares_are_material() {
     let share = |m: &mut Manifest| m.tokens.total = 140;
     assert_eq!(weights("share of source `tulu`", share), both);
     let order = |m: &mut Manifest| m.inputs.reverse();
-    assert_eq!(weights("order of sources", order), both);
+    assert_eq!(weights("order of sources", order), (Informational, Informational));
     let reason = "rows dropped of source `tulu` for `decontaminate.ngram`";
     let dropped = |m: &mut Manifest| {
         m.rows.get_mut("tulu").expect("a source").dropped.clear();
@@ -378,7 +522,8 @@ proptest! {
         areas.dedup();
         let cut = diff.to_text().lines().filter(|line| line.contains(" more of this kind")).count();
         if cut == 0 {
-            let lines = 2 + 2 * areas.len() + diff.findings.len();
+            let step = usize::from(!diff.is_empty());
+            let lines = 2 + step + 2 * areas.len() + diff.findings.len();
             prop_assert_eq!(diff.to_text().lines().count(), lines);
         }
         let markdown = diff.to_markdown();

@@ -1,4 +1,4 @@
-use potable_manifests::{Digest, Manifest, ManifestError};
+use potable_manifests::{Digest, Index, Kind, Manifest, ManifestError};
 
 use crate::generate::{V1, v1};
 
@@ -78,4 +78,39 @@ fn a_float_is_refused() {
     let text = V1.replace("\"length\": 64,\n        \"overlong\"", "\"length\": 64.5,\n        \"overlong\"");
     let error = Manifest::from_slice(text.as_bytes()).expect_err("a float");
     assert!(matches!(error, ManifestError::Canonical { .. }), "`{error}`");
+}
+
+#[test]
+fn the_demo_manifest_does_not_contradict_itself_and_a_wrong_count_does() {
+    const DEMO: &str = include_str!("../../golden/demo.json");
+    let mut demo = Manifest::from_slice(DEMO.as_bytes()).expect("a manifest");
+    assert_eq!(demo.inconsistencies(), []);
+    demo.tokens.total += 1;
+    demo.inputs[0].name.push('x');
+    demo.decontamination.benchmarks[0].items += 1;
+    let found: Vec<_> = demo.inconsistencies().iter().map(ToString::to_string).collect();
+    for expected in [
+        "items of benchmark `demo-bench` do not add up: stated `26`, the parts make `25`",
+        "`chatx` stands in the inputs, but not in the ledger of rows",
+        "`chat` stands in the mixture, but not in the inputs",
+    ] {
+        assert!(found.iter().any(|text| text == expected), "{expected} is not in {found:#?}");
+    }
+    assert!(found.iter().any(|text| text.starts_with("tokens of the sources do not add up")), "{found:#?}");
+}
+
+#[test]
+fn kinds_are_told_apart() {
+    assert_eq!(Kind::of(V1.as_bytes()).expect("a manifest"), Kind::DataSet);
+    let index = Index::new("x", Vec::new()).to_json().expect("no floats");
+    assert_eq!(Kind::of(index.as_bytes()).expect("an index"), Kind::Index);
+    assert!(message(&index).contains("`schema` is `potable-index-1`, not `potable-manifest-1`"));
+    let outside = index
+        .replace("[]", "[{\"phase\": \"..\", \"manifest_digest\": \"D\"}]")
+        .replace("\"D\"", &format!("\"{}\"", Digest::of(b"")));
+    let error = Index::from_slice(outside.as_bytes()).expect_err("outside").to_string();
+    assert_eq!(error, "phase `..` is no folder beside the index");
+    let newer = index.replace("index-1", "index-4");
+    let error = Index::from_slice(newer.as_bytes()).expect_err("newer").to_string();
+    assert_eq!(error, "manifest has version `4`, this potable reads up to version `1`");
 }

@@ -5,6 +5,7 @@ mod diff;
 mod export;
 mod load;
 mod show;
+mod verify;
 
 use anyhow::Result;
 
@@ -12,6 +13,7 @@ use super::Answer;
 use super::args::{ManifestArgs, ManifestCommand};
 use super::output::Output;
 
+pub use diff::DiffError;
 pub use load::{ManifestCommandError, load};
 
 /// Runs a subcommand of `potable manifest`.
@@ -23,5 +25,6 @@ pub fn run(args: ManifestArgs, output: &Output) -> Result<Answer> {
         ManifestCommand::Diff(args) => diff::run(&args, output),
         ManifestCommand::Show(args) => show::run(&args, output),
         ManifestCommand::Export(args) => export::run(&args, output),
+        ManifestCommand::Verify(args) => verify::run(&args, output),
     }
 }
