@@ -11,6 +11,7 @@ use parquet::arrow::arrow_reader::{
 };
 
 use super::error::SourceError;
+use super::hub::HubError;
 use super::open::{Location, SourceFile};
 use super::ranges::{Input, Ranges};
 use super::reader::{Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns};
@@ -255,7 +256,13 @@ fn load(file: &SourceFile) -> Result<ArrowReaderMetadata, SourceError> {
     };
     let options = ArrowReaderOptions::new();
     let loaded = super::guard(|| ArrowReaderMetadata::load(&input, options));
-    if let Some(error) = file.remote().and_then(|remote| remote.take_failure()) {
+    if let Some((remote, error)) = file.remote().and_then(|remote| Some((remote, remote.take_failure()?))) {
+        // A server without ranges still has the whole file, where a copy may be kept.
+        let ignored = matches!(&error, SourceError::Hub { source, .. } if matches!(**source, HubError::RangeIgnored { .. }));
+        if ignored && !file.streams() {
+            remote.local(&|_| {})?;
+            return load(file);
+        }
         return Err(error);
     }
     match loaded {

@@ -419,6 +419,17 @@ fn a_unit_starts_as_soon_as_its_file_is_there() {
 }
 
 #[test]
+fn a_server_that_ignores_ranges_gives_whole_files_and_no_stream() {
+    let bench = Bench::new();
+    let usual = bench.manifest("usual", &[]);
+    let bench = Bench::new();
+    bench.stub.fault(Host::Store, "", Fault::IgnoreRange, 10_000);
+    let ran = bench.prep("streamed", &["--stream"]);
+    assert!(ran.code == 2 && ran.stderr.contains("range"), "{}", ran.stderr);
+    assert_eq!(usual["manifest_digest"], bench.manifest("out", &[])["manifest_digest"]);
+}
+
+#[test]
 fn offline_an_incomplete_cache_is_an_error_before_any_work() {
     let bench = Bench::new();
     assert_eq!(bench.run(&["lock", "recipe.toml"]).code, 0);
