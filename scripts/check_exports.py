@@ -89,7 +89,7 @@ def check_card(potable, folder):
     assert again.text == card.text
     assert saved == text, "the card is not the same text after DatasetCard wrote it"
     files = 0
-    for config in card.data.to_dict()["configs"]:
+    for config in card.data.to_dict().get("configs", []):
         for entry in config["data_files"]:
             paths = entry["path"] if isinstance(entry["path"], list) else [entry["path"]]
             found = [file for path in paths for file in folder.glob(path)]

@@ -57,13 +57,14 @@ pub(super) fn scalar(text: &str) -> String {
     out
 }
 
-/// Whether a text needs no quotes: it begins with a letter, is no word of YAML, and holds nothing that
+/// Whether a text needs no quotes: it begins as a word, is no word of YAML, and holds nothing that
 /// YAML reads as anything else.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._/<*".contains(c);
     let spaced = |c: char| plain(c) || c == ' ';
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
+    // A size class such as `1K<n<10K` begins with a digit and is no number.
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || (c.is_ascii_digit() && text.contains('<')))
         && text.ends_with(plain)
         && text.chars().all(spaced)
         && !WORDS.contains(&text.to_ascii_lowercase().as_str())
@@ -81,6 +82,7 @@ mod tests {
             ("no", "'no'"),
             ("1.0", "'1.0'"),
             ("n<1K", "n<1K"),
+            ("1K<n<10K", "1K<n<10K"),
             ("*alias", "'*alias'"),
             ("a: b # c", "\"a: b # c\""),
             ("it's", "'it''s'"),
