@@ -11,7 +11,10 @@ const MARKER: &str = "<!-- potable manifest diff -->";
 const ROWS: usize = 60;
 
 /// Characters of a value in the table.
-const CELL: usize = 60;
+const CELL: usize = 32;
+
+/// Characters of what differs in the table.
+const WHAT: usize = 180;
 
 /// Bytes of the whole comment; GitHub takes 65,536 characters.
 const LIMIT: usize = 60_000;
@@ -60,7 +63,7 @@ fn row(finding: &Finding) -> String {
         (None, Weight::Blocking) => "**blocking**".to_owned(),
         (None, other) => other.as_str().to_owned(),
     };
-    let cells = [&*weight, &text::heading(finding), &shortened(&finding.what, 3 * CELL)].map(bar_free);
+    let cells = [&*weight, &text::heading(finding), &shortened(&finding.what, WHAT)].map(bar_free);
     let [old, new] = [old, new].map(|value| bar_free(&code(&shortened(&value, CELL))));
     format!("| {} | {old} | {new} |\n", cells.join(" | "))
 }
