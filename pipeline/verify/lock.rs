@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use potable_manifests::{BenchmarkRecord, InputSource, Manifest, canonical};
+use potable_manifests::{BenchmarkRecord, InputFile, InputSource, Manifest, canonical};
 
 use super::problem::{Fault, Problem};
 use super::shards::reason;
@@ -27,9 +27,10 @@ pub fn check(dir: &Path, manifest: &Manifest) -> Vec<Problem> {
     found.field("layout", &lock.version, &LOCK_VERSION);
     found.field("partitions", &u64::from(lock.partitions), &manifest.recipe.partitions);
     let names = |sources: &[LockedSource]| sources.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
-    let inputs: Vec<String> = manifest.inputs.iter().map(|source| source.name.clone()).collect();
-    found.field("sources", &names(&lock.source).join(", "), &inputs.join(", "));
-    for (locked, input) in lock.source.iter().zip(&manifest.inputs) {
+    let inputs: Vec<Stated> = manifest.inputs.iter().flat_map(stated).collect();
+    let named: Vec<&str> = inputs.iter().map(|source| source.name.as_str()).collect();
+    found.field("sources", &names(&lock.source).join(", "), &named.join(", "));
+    for (locked, input) in lock.source.iter().zip(&inputs) {
         found.source(locked, input);
     }
     let benchmarks = &manifest.decontamination.benchmarks;
@@ -62,6 +63,43 @@ pub fn check_recipe(manifest: &Manifest) -> Option<Problem> {
     }
 }
 
+/// What the manifest states of a source, or of a corpus that its rows are joined to.
+struct Stated<'a> {
+    name: String,
+    corpus: Option<&'a String>,
+    revision: Option<&'a String>,
+    licence: Option<&'a String>,
+    local: bool,
+    files: Vec<String>,
+}
+
+/// A source and the corpora that it is joined to, as they stand in the lock: one after the other, and
+/// without rows for the files of joined corpora.
+fn stated(source: &InputSource) -> Vec<Stated<'_>> {
+    let own = Stated {
+        name: source.name.clone(),
+        corpus: source.corpus.as_ref(),
+        revision: source.revision.as_ref(),
+        licence: source.licence.as_ref(),
+        local: source.local,
+        files: source.files.iter().map(|file| input_text(file, file.rows)).collect(),
+    };
+    let joins = source.joins.iter().map(|join| Stated {
+        name: format!("{} join {}", source.name, join.name),
+        corpus: join.corpus.as_ref(),
+        revision: join.revision.as_ref(),
+        licence: join.licence.as_ref(),
+        local: join.local,
+        files: join.files.iter().map(|file| input_text(file, None)).collect(),
+    });
+    [own].into_iter().chain(joins).collect()
+}
+
+fn input_text(file: &InputFile, rows: Option<u64>) -> String {
+    let rows = rows.map_or(String::new(), |rows| format!(", {rows} rows"));
+    format!("{} {} {} bytes{rows}", file.name, file.sha256.hex(), file.size)
+}
+
 #[derive(Default)]
 struct Found {
     problems: Vec<Problem>,
@@ -84,18 +122,14 @@ impl Found {
         self.field(what, &shown(lock), &shown(manifest));
     }
 
-    fn source(&mut self, locked: &LockedSource, input: &InputSource) {
+    fn source(&mut self, locked: &LockedSource, input: &Stated) {
         let of = |field: &str| format!("{field} of source `{}`", input.name);
-        self.optional(&of("repository"), locked.repo.as_ref(), input.corpus.as_ref());
-        self.optional(&of("revision"), locked.revision.as_ref(), input.revision.as_ref());
-        self.optional(&of("licence"), locked.licence.as_ref(), input.licence.as_ref());
+        self.optional(&of("repository"), locked.repo.as_ref(), input.corpus);
+        self.optional(&of("revision"), locked.revision.as_ref(), input.revision);
+        self.optional(&of("licence"), locked.licence.as_ref(), input.licence);
         self.field(&of("local files"), &locked.local, &input.local);
         let files: Vec<String> = locked.file.iter().map(file_text).collect();
-        let inputs = input.files.iter().map(|f| {
-            let rows = f.rows.map_or(String::new(), |rows| format!(", {rows} rows"));
-            format!("{} {} {} bytes{rows}", f.name, f.sha256.hex(), f.size)
-        });
-        self.files(&of("files"), &files, &inputs.collect::<Vec<_>>());
+        self.files(&of("files"), &files, &input.files);
     }
 
     fn benchmark(&mut self, locked: &LockedSource, benchmark: &BenchmarkRecord) {
