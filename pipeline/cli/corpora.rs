@@ -86,7 +86,8 @@ fn markdown_card(card: &Card) -> String {
         let rows = config.rows.map(grouped).unwrap_or_default();
         let eval: Vec<String> =
             config.eval.iter().map(|(split, files)| format!("{split}: {}", code(files))).collect();
-        let filter = config.where_.as_ref().map(|text| code(std::slice::from_ref(text))).unwrap_or_default();
+        let filters: Vec<String> = config.train_where.iter().chain(&config.where_).cloned().collect();
+        let filter = if filters.is_empty() { String::new() } else { code(&filters) };
         let (name, split, files, eval) = (&config.name, &config.split, code(&config.files), eval.join("; "));
         text += &format!("| `{name}`{mark} | `{split}` | {rows} | {files} | {eval} | {filter} |\n");
     }
@@ -184,6 +185,9 @@ fn show_config(card: &Card, config: &CardConfig) -> String {
         text += &format!("\n  for evaluation, split {split}: {}", files.join(", "));
     }
     text += &format!("\n  columns {}", card.columns_of(config).join("; "));
+    if let Some(predicate) = &config.train_where {
+        text += &format!("\n  always where {predicate}, unless `allow_eval_split`");
+    }
     if let Some(predicate) = &config.where_ {
         text += &format!("\n  where {predicate}");
     }

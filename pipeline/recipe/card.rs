@@ -50,6 +50,9 @@ pub struct CardConfig {
     /// Default filter (SQL).
     #[serde(rename = "where")]
     pub where_: Option<String>,
+    /// Which rows are for training (SQL), where the files hold others too. A recipe's own `where`
+    /// comes on top of it, not in its place.
+    pub train_where: Option<String>,
     /// The training split.
     pub split: String,
     /// Rows of the training split, where a card or a paper says.
@@ -156,7 +159,7 @@ mod tests {
                 for column in resolved.required_columns() {
                     assert!(names.contains(column), "{} {}: {column}", card.id, config.name);
                 }
-                if let Some(text) = &config.where_ {
+                for text in config.where_.iter().chain(&config.train_where) {
                     let predicate = crate::source::predicate::Predicate::parse(text, &card.id).unwrap();
                     for column in predicate.columns() {
                         assert!(names.contains(column), "{} {}: {column}", card.id, config.name);

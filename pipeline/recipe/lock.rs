@@ -128,7 +128,8 @@ impl RecipeLock {
     /// Where the lock of a recipe lies: `FILE.lock` for `FILE.toml`; for a built-in recipe, in the
     /// current folder.
     pub fn path_of(recipe: &str) -> PathBuf {
-        Path::new(recipe).with_extension("lock")
+        let stem = recipe.strip_suffix(".toml").unwrap_or(recipe);
+        PathBuf::from(format!("{stem}.lock"))
     }
 
     /// Reads a lock; `None` where there is none.
@@ -151,10 +152,29 @@ impl RecipeLock {
             let found = lock.version;
             return Err(bad(format!("has layout {found}, and this potable reads layout {LOCK_VERSION}")));
         }
+        lock.check().map_err(bad)?;
         for pin in &lock.pin {
             pin.check().map_err(|problem| bad(format!("pin of `{}`: {problem}", pin.repo)))?;
         }
         Ok(Some(lock))
+    }
+
+    /// One commit a revision, one pin a choice of files: a merge can leave two.
+    fn check(&self) -> Result<(), String> {
+        for (index, pin) in self.pin.iter().enumerate() {
+            let same = |other: &&Pin| {
+                (other.kind, &other.repo, &other.revision) == (pin.kind, &pin.repo, &pin.revision)
+            };
+            for other in self.pin.iter().take(index).filter(same) {
+                if other.commit != pin.commit {
+                    return Err(format!("has two commits for `{}` at `{}`", pin.repo, pin.revision));
+                }
+                if other.patterns == pin.patterns {
+                    return Err(format!("pins `{}` at `{}` twice", pin.repo, pin.revision));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The lock as TOML text.

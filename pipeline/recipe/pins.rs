@@ -116,6 +116,16 @@ pub enum PinError {
         /// The revision asked for.
         revision: String,
     },
+    /// A pin that cannot be what the recipe wants.
+    #[error("{user}: the lock's pin of `{repo}` does not fit: {problem}")]
+    Misfit {
+        /// Who wants it.
+        user: String,
+        /// The repository.
+        repo: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// `--update` with a name that nothing has.
     #[error("nothing that the recipe takes from the Hub is called `{name}`")]
     NothingToUpdate {
@@ -145,6 +155,9 @@ impl PinError {
             PinError::NotLocked { .. } => {
                 Some("run `potable lock RECIPE`, look at what changed, and commit the lock".to_owned())
             }
+            PinError::Misfit { .. } => Some(
+                "restore the lock from version control; `potable lock RECIPE --update` pins anew".to_owned(),
+            ),
             PinError::NothingToUpdate { there, .. } => Some(format!("there are: {}", there.join(", "))),
         }
     }
@@ -165,7 +178,10 @@ pub fn pin(
     let mut pins: Vec<Pin> = Vec::new();
     for want in wants {
         let pin = match pinning.known(want) {
-            Some(pin) => pin.clone(),
+            Some(pin) => {
+                check_fit(want, pin)?;
+                pin.clone()
+            }
             None => pinning.settle(want)?,
         };
         if !pins.contains(&pin) {
@@ -176,6 +192,65 @@ pub fn pin(
         (a.kind, &a.repo, &a.revision, &a.patterns).cmp(&(b.kind, &b.repo, &b.revision, &b.patterns))
     });
     Ok(RecipeLock { version: LOCK_VERSION, pin: pins })
+}
+
+/// A pin that a lock has already must be what its want would choose, as far as the lock can tell.
+fn check_fit(want: &Want, pin: &Pin) -> Result<(), PinError> {
+    let misfit =
+        |problem: String| PinError::Misfit { user: want.user.clone(), repo: want.repo.clone(), problem };
+    if is_commit(&pin.revision) && pin.revision != pin.commit {
+        let problem = format!("the revision is the commit {}, and the lock has {}", pin.revision, pin.commit);
+        return Err(misfit(problem));
+    }
+    let patterns = patterns(want)?;
+    let fits = |pattern: &Pattern, path: &str| pattern.matches_with(path, OPTIONS);
+    let stray = |file: &&PinnedFile| !patterns.iter().any(|pattern| fits(pattern, &file.path));
+    if let Some(file) = pin.file.iter().find(stray) {
+        return Err(misfit(format!("`{}` matches none of its patterns", file.path)));
+    }
+    let empty = |pattern: &&Pattern| !pin.file.iter().any(|file| fits(pattern, &file.path));
+    let all = want.matching == Matching::Every || pin.file.is_empty();
+    if let Some(pattern) = patterns.iter().find(empty).filter(|_| all) {
+        return Err(misfit(format!("it has no file for `{pattern}`")));
+    }
+    let mut paths: Vec<&str> = pin.file.iter().map(|file| file.path.as_str()).collect();
+    check_splits(want, &paths)?;
+    paths.sort_unstable();
+    match paths.windows(2).find(|pair| pair.first() == pair.last()) {
+        Some(pair) => Err(misfit(format!("it has `{}` twice", pair.first().copied().unwrap_or_default()))),
+        None => Ok(()),
+    }
+}
+
+/// Training data must not be named as an evaluation split.
+fn check_splits(want: &Want, paths: &[&str]) -> Result<(), PinError> {
+    let found = paths.iter().find(|path| want.splits == Splits::Training && is_eval(path));
+    found.map_or(Ok(()), |path| {
+        Err(PinError::EvalSplit {
+            user: want.user.clone(),
+            repo: want.repo.clone(),
+            path: (*path).to_owned(),
+        })
+    })
+}
+
+/// `*` matches within a folder, and hidden files only where the pattern names them.
+const OPTIONS: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+
+fn patterns(want: &Want) -> Result<Vec<Pattern>, PinError> {
+    let parse = |text: &String| {
+        Pattern::new(text).map_err(|e| PinError::BadPattern {
+            user: want.user.clone(),
+            pattern: text.clone(),
+            reason: e.to_string(),
+        })
+    };
+    want.patterns.iter().map(parse).collect()
+}
+
+fn is_commit(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// The pin of a want in a lock.
@@ -290,20 +365,10 @@ fn because(want: &Want, source: HubError) -> PinError {
 
 /// The files of a repository that the patterns name, by path.
 fn choose(want: &Want, listed: &RepoAt) -> Result<Vec<HubFile>, PinError> {
-    let options = MatchOptions {
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-        ..MatchOptions::new()
-    };
     let mut chosen: BTreeMap<PathBuf, HubFile> = BTreeMap::new();
     let mut unmatched = Vec::new();
-    for text in &want.patterns {
-        let pattern = Pattern::new(text).map_err(|e| PinError::BadPattern {
-            user: want.user.clone(),
-            pattern: text.clone(),
-            reason: e.to_string(),
-        })?;
-        let fits = |file: &&HubFile| pattern.matches_with(&file.path, options);
+    for (text, pattern) in want.patterns.iter().zip(patterns(want)?) {
+        let fits = |file: &&HubFile| pattern.matches_with(&file.path, OPTIONS);
         let found: Vec<&HubFile> = listed.files.iter().filter(fits).collect();
         if found.is_empty() {
             unmatched.push(text.as_str());
@@ -320,25 +385,18 @@ fn choose(want: &Want, listed: &RepoAt) -> Result<Vec<HubFile>, PinError> {
             there: there.filter(|path| !path.ends_with(".md") && !path.starts_with('.')).take(8).collect(),
         });
     }
-    if want.splits == Splits::Training
-        && let Some(file) = chosen.values().find(|file| is_eval(&file.path))
-    {
-        return Err(PinError::EvalSplit {
-            user: want.user.clone(),
-            repo: want.repo.clone(),
-            path: file.path.clone(),
-        });
-    }
+    let paths: Vec<&str> = chosen.values().map(|file| file.path.as_str()).collect();
+    check_splits(want, &paths)?;
     Ok(chosen.into_values().collect())
 }
 
 /// Whether a file or one of its folders has the name of an evaluation split: `test-00000-of-…`,
-/// `validation/x`, `dev.jsonl`.
+/// `validation/x`, `dev.jsonl`, `gsm8k_test.jsonl`, `test2.jsonl`.
 pub(super) fn is_eval(path: &str) -> bool {
-    path.split('/').any(|part| {
-        let end = part.find(['-', '.', '_']).unwrap_or(part.len());
-        let word = part.get(..end).unwrap_or(part).to_ascii_lowercase();
-        ["test", "tests", "validation", "valid", "val", "dev", "eval", "evaluation"].contains(&word.as_str())
+    const WORDS: [&str; 8] = ["test", "tests", "validation", "valid", "val", "dev", "eval", "evaluation"];
+    path.split(['/', '-', '.', '_']).any(|word| {
+        let word = word.trim_end_matches(|c: char| c.is_ascii_digit()).to_ascii_lowercase();
+        WORDS.contains(&word.as_str())
     })
 }
 
@@ -348,7 +406,15 @@ mod tests {
 
     #[test]
     fn files_of_evaluation_splits_are_told_by_their_names() {
-        for path in ["data/test-00000-of-00001.parquet", "validation/x.jsonl", "dev.csv", "Test.jsonl"] {
+        for path in [
+            "data/test-00000-of-00001.parquet",
+            "validation/x.jsonl",
+            "dev.csv",
+            "Test.jsonl",
+            "gsm8k_test.jsonl",
+            "test6.jsonl",
+            "a-eval/x",
+        ] {
             assert!(is_eval(path), "{path}");
         }
         for path in ["data/train-00000-of-00001.parquet", "testing/x.jsonl", "contest.jsonl", "developer.csv"]

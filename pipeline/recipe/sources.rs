@@ -240,7 +240,12 @@ fn with_card<'c>(
     source.split = source.split.take().or_else(|| Some(config.split.clone()));
     source.licence = source.licence.take().or_else(|| Some(card.licence.clone()));
     source.gated = card.gated;
-    source.predicate = source.predicate.take().or_else(|| config.where_.clone());
+    let filter = source.predicate.take().or_else(|| config.where_.clone());
+    let training = config.train_where.clone().filter(|_| purpose == Purpose::Train);
+    source.predicate = match (training, filter) {
+        (Some(training), Some(filter)) => Some(format!("({training}) AND ({filter})")),
+        (training, filter) => training.or(filter),
+    };
     if source.mapping == MappingFile::default() {
         source.mapping = config.mapping.clone().unwrap_or_default();
     }

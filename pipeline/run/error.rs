@@ -208,6 +208,21 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// Whether it only says that a transfer was stopped from outside.
+    pub fn is_interrupt(&self) -> bool {
+        let hub = match self {
+            RunError::Interrupted => return true,
+            RunError::Hub { source } => source,
+            RunError::Source(SourceError::Hub { source, .. }) => source,
+            RunError::Benchmark(BenchmarkError::Source {
+                source: SourceError::Hub { source, .. }, ..
+            }) => source,
+            RunError::Pin(PinError::Hub { source, .. }) => source,
+            _ => return false,
+        };
+        matches!(**hub, HubError::Interrupted)
+    }
+
     /// A write that failed.
     pub fn write(path: &Path, source: io::Error) -> Self {
         RunError::Write { path: path.to_path_buf(), source }

@@ -40,12 +40,21 @@ pub struct Round<'a> {
     pub progress: &'a Progress,
 }
 
+/// What a round of map left.
+#[derive(Debug, Default)]
+pub struct Mapped {
+    /// Staged files in the order of source, file and row.
+    pub staged: Vec<PathBuf>,
+    /// Records of the ranges that streamed units read, with source and file.
+    pub ranges: Vec<((u32, u32), PathBuf)>,
+}
+
 /// Maps all units that are not done yet. Gives the staged files of the round in the order of source,
 /// file and row.
 ///
 /// # Errors
 /// The first error in unit order among those met; work that was committed stays.
-pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Result<Vec<PathBuf>, RunError> {
+pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Result<Mapped, RunError> {
     let staged = staged_names(round.folder)?;
     let mut feeders = Vec::new();
     for (index, unit) in stages.plan.units.iter().enumerate() {
@@ -60,14 +69,22 @@ pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Re
     let needed = needed(stages.plan, &feeders);
     fetch_during(&needed, round.progress, || pool.broadcast(|_| work.run(stages.plan.cut.reversed)));
     let mut errors = work.errors.into_inner().unwrap_or_else(PoisonError::into_inner);
-    errors.sort_by_key(|(unit, _)| *unit);
+    // An error stops the transfers of other units: what stopped them comes first.
+    errors.sort_by_key(|(unit, error)| (error.is_interrupt(), *unit));
     if let Some((_, error)) = errors.into_iter().next() {
         return Err(error);
     }
     if round.progress.is_stopped() {
         return Err(RunError::Interrupted);
     }
-    Ok(feeders.iter().flat_map(|feeder| feeder.paths()).collect())
+    Ok(Mapped {
+        staged: feeders.iter().flat_map(|feeder| feeder.paths()).collect(),
+        ranges: feeders
+            .iter()
+            .filter(|feeder| feeder.streams)
+            .map(|feeder| ((feeder.unit.source, feeder.unit.file), feeder.ranges_path()))
+            .collect(),
+    })
 }
 
 /// The files of the Hub that are still to be read and are kept, in the order of their units.
@@ -83,22 +100,18 @@ fn needed(plan: &Plan, feeders: &[Arc<Feeder>]) -> Vec<Arc<Remote>> {
     files.collect()
 }
 
-/// Digests of the ranges that were read, by source and file, over all units of the work folder.
+/// Digests of the ranges that were read, by source and file, over the units of this run.
 ///
 /// # Errors
 /// A record of a unit that cannot be read, or says something else of a range than another.
-pub fn ranges_read(plan: &Plan, folder: &Path) -> Result<BTreeMap<(u32, u32), Digest>, RunError> {
+pub fn ranges_read(records: &[((u32, u32), PathBuf)]) -> Result<BTreeMap<(u32, u32), Digest>, RunError> {
     let mut read: BTreeMap<(u32, u32), BTreeMap<u64, RangeUse>> = BTreeMap::new();
-    for name in staged_names(folder)?.into_iter().filter(|name| name.ends_with(RANGES)) {
-        let path = folder.join(&name);
+    // Text files have none: they are hashed whole.
+    for (file, path) in records.iter().filter(|(_, path)| path.exists()) {
         let damaged = |reason: String| RunError::Staged { path: path.clone(), reason };
-        let text = std::fs::read(&path).map_err(|source| RunError::Read { path: path.clone(), source })?;
+        let text = std::fs::read(path).map_err(|source| RunError::Read { path: path.clone(), source })?;
         let ranges: Vec<RangeUse> = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
-        let index =
-            name.strip_suffix(RANGES).and_then(|name| name.rsplit_once("-u")?.1.parse::<usize>().ok());
-        let unit = index.and_then(|index| plan.units.get(index));
-        let unit = unit.ok_or_else(|| damaged("names no unit".to_owned()))?;
-        let own = read.entry((unit.source, unit.file)).or_default();
+        let own = read.entry(*file).or_default();
         for range in ranges {
             if own.get(&range.start).is_some_and(|other| *other != range) {
                 return Err(damaged(format!("byte {} was read twice with other bytes", range.start)));
@@ -141,8 +154,6 @@ pub fn bands(folder: &Path, source: usize, from: Option<u64>, upto: u64) -> Resu
     Ok(bands)
 }
 
-/// End of the names of records of ranges read.
-const RANGES: &str = ".ranges";
 /// What stands for "no hash before" in file names.
 const START: &str = "start";
 
@@ -325,7 +336,7 @@ impl Feeder {
         }
         let text =
             serde_json::to_vec(&remote.ranges()).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
-        write_atomic(&self.folder.join(format!("{}{RANGES}", self.name)), &text)?;
+        write_atomic(&self.ranges_path(), &text)?;
         Ok(())
     }
 
@@ -372,6 +383,10 @@ impl Feeder {
 
     fn chunk_path(&self, number: u32) -> PathBuf {
         self.folder.join(self.chunk_name(number))
+    }
+
+    fn ranges_path(&self) -> PathBuf {
+        self.folder.join(format!("{}.ranges", self.name))
     }
 
     fn done_path(&self) -> PathBuf {

@@ -398,7 +398,7 @@ fn detect(
 
 /// The columns of the first row that can be read.
 fn first_columns(source: &ResolvedSource, file: &SourceFile) -> Result<Option<Vec<String>>, RunError> {
-    let mut reader = open_reader(&file.peek(), &source.name, &ReadRequest::whole(Sampler::all(0), 1))?;
+    let mut reader = open_reader(file, &source.name, &ReadRequest::whole(Sampler::all(0), 1))?;
     while let Some(chunk) = reader.next_chunk()? {
         for index in 0..chunk.batch.len() {
             match chunk.batch.decode(index, &[]) {

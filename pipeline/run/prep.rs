@@ -89,12 +89,14 @@ pub fn prep(
     if settled.changed {
         pull::write_lock(supply.lock(), &options.pull.lock)?;
     }
-    let result = prep_phases(&recipe, supply, options, progress);
-    // What was transferred is evidence, however the run ended.
-    let logged = pull::write_log(supply, &options.out);
-    let reports = result?;
-    logged?;
-    Ok(reports)
+    match prep_phases(&recipe, supply, options, progress) {
+        Err(error) if progress.is_stopped() && error.is_interrupt() => Err(RunError::Interrupted),
+        result => {
+            let reports = result?;
+            pull::write_log(supply, &options.out)?;
+            Ok(reports)
+        }
+    }
 }
 
 fn prep_phases(
@@ -190,6 +192,9 @@ fn excluded<'k>(
     }
 }
 
+/// Records of ranges read, with source and file.
+type Ranges = Vec<((u32, u32), PathBuf)>;
+
 struct PhaseRun<'a> {
     recipe: &'a Recipe,
     supply: &'a Supply,
@@ -232,6 +237,7 @@ impl PhaseRun<'_> {
         let map_digest = plan.map_digest(&others)?;
         let plan_digest = self.plan_digest(&plan, &map_digest, blocklist.as_ref(), excluded)?;
         let folder = OutputFolder::open(&self.out, self.options.fresh)?;
+        pull::write_log(self.supply, &self.options.out)?;
         if let Some(report) = self.settle_folder(&folder, &plan_digest)? {
             let keys =
                 if self.gives_keys() { read_keys(&self.keys_path(&report.manifest))? } else { Vec::new() };
@@ -272,7 +278,7 @@ impl PhaseRun<'_> {
     ) -> Result<(PrepReport, Vec<u128>), RunError> {
         let plan = stages.plan;
         self.progress.set_sources(plan.sources.iter().map(progress_of).collect());
-        let (files, selection) = self.map_and_select(stages, &work.map, excluded)?;
+        let (files, selection, ranges) = self.map_and_select(stages, &work.map, excluded)?;
         self.progress.enter(Step::Reduce);
         let layout = self.pool.install(|| Layout::new(plan, &selection));
         let partitions = &self.progress.partitions.1;
@@ -289,7 +295,7 @@ impl PhaseRun<'_> {
         let results = self.pool.install(|| reduction.run())?;
         let beside = reduction.write_calibration()?;
         self.progress.enter(Step::Seal);
-        let ranges = ranges_read(plan, &work.map)?;
+        let ranges = ranges_read(&ranges)?;
         let manifest = Sealing {
             name: &self.recipe.name,
             ranges: &ranges,
@@ -376,12 +382,12 @@ impl PhaseRun<'_> {
         stages: &Stages,
         folder: &Path,
         excluded: &[u128],
-    ) -> Result<(Vec<Staged>, Selection), RunError> {
+    ) -> Result<(Vec<Staged>, Selection, Ranges), RunError> {
         let sources = &stages.plan.sources;
         let mut thresholds: Vec<u64> =
             sources.iter().map(|source| sampling::first_threshold(stages.plan, source)).collect();
         let mut reached: Vec<Option<u64>> = vec![None; sources.len()];
-        let mut paths: Vec<PathBuf> = Vec::new();
+        let (mut paths, mut ranges) = (Vec::new(), Ranges::new());
         loop {
             self.progress.enter(Step::Map);
             let mut source_bands = Vec::with_capacity(sources.len());
@@ -390,7 +396,9 @@ impl PhaseRun<'_> {
                 *reached = Some(*upto);
             }
             let round = Round { bands: &source_bands, folder, progress: self.progress };
-            paths.extend(map_round(stages, &round, self.pool)?);
+            let mapped = map_round(stages, &round, self.pool)?;
+            paths.extend(mapped.staged);
+            ranges.extend(mapped.ranges);
             let files = opened(&paths)?;
             check_unchanged(stages.plan)?;
             check_rows(stages.plan, &files)?;
@@ -401,7 +409,7 @@ impl PhaseRun<'_> {
             let selection = self.pool.install(|| select(stages.plan, &files, excluded, &whole))?;
             if !sampling::raise(&mut thresholds, &selection, sources) {
                 sampling::check_supply(stages.plan, &selection)?;
-                return Ok((files, selection));
+                return Ok((files, selection, ranges));
             }
         }
     }

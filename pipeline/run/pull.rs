@@ -1,8 +1,6 @@
 //! Pull: what a recipe takes from the Hub is pinned in its lock, checked for access and room before
 //! any long work, and fetched while map works on what is there already.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,7 +86,7 @@ pub fn settle(recipe: &mut Recipe, pull: &Pull, progress: &Progress) -> Result<S
     let hub = open_hub(progress)?;
     let lock =
         pin(&wants, old.as_ref().unwrap_or(&RecipeLock::default()), &pull.lock_use, &|| Ok(hub.clone()))?;
-    let changed = old.as_ref() != Some(&lock);
+    let changed = old.as_ref() != Some(&lock) && pull.lock_use != LockUse::Locked;
     let supply = Supply::new(lock, hub, pull.keep);
     for source in recipe.phases.iter_mut().flat_map(|phase| &mut phase.sources) {
         take_pin(source, &supply);
@@ -179,26 +177,15 @@ pub fn check_evidence(plan: &Plan, evidence: Evidence) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Appends what was transferred to `downloads.jsonl`; evidence, outside of every digest.
+/// Each transfer gets a line in `OUT/downloads.jsonl` as soon as it is done; evidence, outside of every
+/// digest. `out` is there and ours.
 ///
 /// # Errors
 /// What the file system says.
 pub fn write_log(supply: &Supply, out: &Path) -> Result<(), RunError> {
     let Some(hub) = supply.hub() else { return Ok(()) };
-    let records = hub.take_log();
-    if records.is_empty() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(out).map_err(|e| RunError::write(out, e))?;
     let path = out.join("downloads.jsonl");
-    let mut text = Vec::new();
-    for record in &records {
-        serde_json::to_writer(&mut text, record).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
-        text.push(b'\n');
-    }
-    let mut file =
-        OpenOptions::new().create(true).append(true).open(&path).map_err(|e| RunError::write(&path, e))?;
-    file.write_all(&text).map_err(|e| RunError::write(&path, e))
+    hub.log_to(&path).map_err(|e| RunError::write(&path, e))
 }
 
 /// Fetches files in order while `work` runs; what `work` needs sooner it waits for.

@@ -60,6 +60,14 @@ pub enum SourceError {
         /// What the lock has.
         expected: String,
     },
+    /// A part of a file that was other bytes when it was read again.
+    #[error("{path}: the bytes from {start} on are not those that were read before", path = path.display())]
+    Tail {
+        /// The file, as `hf://…`.
+        path: PathBuf,
+        /// First byte of the part.
+        start: u64,
+    },
     /// Files of the Hub that no lock pins.
     #[error("{user}: `{repo}` is not pinned")]
     NotPinned {
@@ -200,6 +208,9 @@ impl SourceError {
             SourceError::Hub { source, .. } => return source.hint(),
             SourceError::NotLocked { .. } => {
                 "restore the lock from version control; `potable lock RECIPE --update` pins anew".to_owned()
+            }
+            SourceError::Tail { .. } => {
+                "nothing of it was used; run again, and check HF_ENDPOINT and proxy if it stays".to_owned()
             }
             SourceError::NotPinned { .. } => "run `potable lock RECIPE`".to_owned(),
             SourceError::Read { .. } => return None,

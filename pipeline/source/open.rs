@@ -164,18 +164,9 @@ impl SourceFile {
 
     /// The file for a reader that accounts for what it reads.
     pub fn fork(&self) -> SourceFile {
-        self.with_remote(Remote::fork)
-    }
-
-    /// The file for a look at its first rows: one of the Hub is not fetched for that.
-    pub fn peek(&self) -> SourceFile {
-        self.with_remote(|remote| if remote.is_local() { remote.fork() } else { remote.peek() })
-    }
-
-    fn with_remote(&self, change: impl Fn(&Remote) -> Remote) -> SourceFile {
         match self.remote() {
             Some(remote) => {
-                SourceFile { location: Location::Remote(Arc::new(change(remote))), ..self.clone() }
+                SourceFile { location: Location::Remote(Arc::new(remote.fork())), ..self.clone() }
             }
             None => self.clone(),
         }

@@ -68,6 +68,10 @@ impl ParquetReader {
     /// # Errors
     /// What is not Parquet, damaged data, or a wanted column that is not there.
     pub fn open(file: &SourceFile, source_name: &str, request: &ReadRequest) -> Result<Self, SourceError> {
+        if let Some(remote) = file.remote().filter(|_| !file.streams()) {
+            // Rows are read by the footer of the file that was checked.
+            remote.local(&|_| {})?;
+        }
         let metadata = load(file)?;
         let names: Vec<String> = metadata.schema().fields().iter().map(|f| f.name().clone()).collect();
         require_columns(file.path(), source_name, &request.columns, &names)?;

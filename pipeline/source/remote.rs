@@ -17,7 +17,7 @@ use crate::recipe::lock::PinnedFile;
 /// Bytes at the end of a Parquet file that are fetched for its footer.
 const TAIL: u64 = 1 << 16;
 /// Bytes at the beginning of a stream that can be read twice.
-const HEAD: usize = 1 << 12;
+const HEAD: usize = 1 << 20;
 
 /// Whether a copy of a file is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ struct Shared {
     local: Mutex<Option<PathBuf>>,
     ranges: Mutex<Option<Arc<RangeFile>>>,
     tail: OnceLock<Tail>,
+    /// SHA-256 of the first bytes of a stream.
+    head: OnceLock<String>,
 }
 
 struct Tail {
@@ -118,11 +120,6 @@ impl Remote {
         }
     }
 
-    /// A handle that reads without a copy, for a look at the first rows.
-    pub fn peek(&self) -> Self {
-        Remote { keep: Keep::Nothing, ..self.fork() }
-    }
-
     /// SHA-256 of the whole file as the lock has it, in hex.
     pub fn sha256(&self) -> &str {
         &self.sha256
@@ -166,8 +163,29 @@ impl Remote {
                 expected: self.sha256.clone(),
             });
         }
+        self.check_tail(&fetched.path)?;
         *local = Some(fetched.path.clone());
         Ok(fetched.path)
+    }
+
+    /// A footer that was read by ranges was planned with before the whole file was checked: it has to
+    /// be the one of the file.
+    fn check_tail(&self, path: &Path) -> Result<(), SourceError> {
+        let Some(tail) = self.shared.tail.get() else { return Ok(()) };
+        let read = |used: &RangeUse| -> std::io::Result<bool> {
+            let mut file = std::fs::File::open(path)?;
+            file.seek(SeekFrom::Start(used.start))?;
+            let mut bytes = Vec::new();
+            file.take(used.len).read_to_end(&mut bytes)?;
+            Ok(potable_manifests::sha256_hex(&bytes) == used.sha256)
+        };
+        for used in &tail.used {
+            let same = read(used).map_err(|source| SourceError::Read { path: path.to_path_buf(), source })?;
+            if !same {
+                return Err(SourceError::Tail { path: self.shown.clone(), start: used.start });
+            }
+        }
+        Ok(())
     }
 
     /// Opens the whole file as a stream that is hashed as it comes, and fails at its end if the hash
@@ -179,7 +197,14 @@ impl Remote {
         let file = self.hub.open_stream(&self.at, &self.file).map_err(|e| self.error(e))?;
         let file = Arc::new(Mutex::new(file));
         *lock(&self.stream) = Some(file.clone());
-        HeadedStream::new(file).map_err(|source| SourceError::Read { path: self.shown.clone(), source })
+        let stream = HeadedStream::new(file)
+            .map_err(|source| SourceError::Read { path: self.shown.clone(), source })?;
+        // The plan looked at the first rows: those that are worked on have to be the same.
+        let sum = potable_manifests::sha256_hex(stream.head.get_ref());
+        if *self.shared.head.get_or_init(|| sum.clone()) != sum {
+            return Err(SourceError::Tail { path: self.shown.clone(), start: 0 });
+        }
+        Ok(stream)
     }
 
     /// Reads what is left of the stream that this handle opened, so that all of it was hashed.
@@ -190,8 +215,15 @@ impl Remote {
         let Some(stream) = lock(&self.stream).take() else { return Ok(()) };
         let mut stream = lock(&stream);
         std::io::copy(&mut *stream, &mut std::io::sink())
-            .map(|_| ())
-            .map_err(|source| SourceError::Read { path: self.shown.clone(), source })
+            .map_err(|source| SourceError::Read { path: self.shown.clone(), source })?;
+        match stream.sha256() {
+            Some(got) if got == self.sha256 => Ok(()),
+            got => Err(SourceError::NotLocked {
+                path: self.shown.clone(),
+                got: got.unwrap_or_default().to_owned(),
+                expected: self.sha256.clone(),
+            }),
+        }
     }
 
     /// Bytes of the file, by a range request; what was read is remembered with its digest.

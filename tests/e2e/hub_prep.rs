@@ -429,6 +429,93 @@ fn a_server_that_ignores_ranges_gives_whole_files_and_no_stream() {
     assert_eq!(usual["manifest_digest"], bench.manifest("out", &[])["manifest_digest"]);
 }
 
+/// The plan reads footers by ranges, before anything checks the whole file.
+#[test]
+fn a_footer_that_is_not_that_of_the_file_is_found_when_the_file_is_there() {
+    let bench = Bench::new();
+    assert_eq!(bench.run(&["lock", "recipe.toml"]).code, 0);
+    let (_, bytes) = &gsm8k()[0];
+    // Who wrote the file stands in the footer, and no reader looks at it.
+    let at = bytes.windows(10).rposition(|window| window == b"parquet-rs").unwrap();
+    bench.stub.fault(Host::Store, &sha256(bytes), Fault::WrongByteAt(at as u64), 1);
+    let ran = bench.prep("out", &[]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("not those that were read before"), "{}", ran.stderr);
+    assert!(!bench.case.path("out/manifest.json").exists());
+    bench.manifest("out", &[]);
+}
+
+#[test]
+fn a_lock_that_does_not_fit_the_recipe_is_refused() {
+    let bench = Bench::new();
+    bench.stub.dataset("me/chat").lfs("data/test-0.jsonl", chats(5)).lfs("data/train-0.jsonl", chats(6));
+    let source = "[[source]]\nrepo = \"me/chat\"\npath = \"data/*.jsonl\"\n";
+    bench.case.recipe(&format!("{source}allow_eval_split = true\n"));
+    assert_eq!(bench.run(&["lock", "recipe.toml"]).code, 0);
+    // What the flag allowed is not allowed without it, pinned or not.
+    bench.case.recipe(source);
+    refused(&bench.prep("out", &["--locked"]), &["data/test-0.jsonl", "evaluation split"]);
+
+    let narrow = source.replace("data/*", "data/train-*");
+    bench.case.recipe(&narrow);
+    assert_eq!(bench.run(&["lock", "recipe.toml"]).code, 0);
+    let lock = bench.text("recipe.lock");
+    let commit = bench.stub.dataset("me/chat").commit();
+    let other = "1".repeat(40);
+    for (from, to, word) in [
+        ("path = \"data/train-0.jsonl\"", "path = \"data/other-0.jsonl\"", "matches none of its patterns"),
+        ("revision = \"main\"", &format!("revision = \"{other}\""), "does not pin"),
+    ] {
+        bench.case.put("recipe.lock", lock.replace(from, to));
+        refused(&bench.prep("out", &["--locked"]), &["me/chat", word]);
+    }
+    bench.case.recipe(&format!("{narrow}revision = \"{other}\"\n"));
+    bench.case.put("recipe.lock", lock.replace("\"main\"", &format!("\"{other}\"")));
+    refused(&bench.prep("out", &["--locked"]), &["the revision is the commit", &commit]);
+    bench.case.recipe(&narrow);
+    bench.case.put(
+        "recipe.lock",
+        format!(
+            "{lock}\n{}",
+            lock.split_once("[[pin]]").map_or("", |(_, pin)| pin).replacen("\nkind", "\n[[pin]]\nkind", 1)
+        ),
+    );
+    refused(&bench.prep("out", &["--locked"]), &["recipe.lock", "twice"]);
+}
+
+#[test]
+fn locked_never_writes_the_lock() {
+    let bench = Bench::new();
+    bench.manifest("out", &[]);
+    let both = bench.text("recipe.lock");
+    bench.case.recipe("[[source]]\ncorpus = \"openai/gsm8k\"\n");
+    bench.manifest("one", &["--locked"]);
+    assert_eq!(bench.text("recipe.lock"), both);
+    bench.manifest("two", &[]);
+    assert_ne!(bench.text("recipe.lock"), both, "what nothing takes any more is not kept");
+}
+
+#[test]
+fn rows_of_other_splits_stay_out_whatever_the_recipe_filters() {
+    let bench = Bench::new();
+    let column = |texts: [&str; 3]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;
+    let columns = [
+        ("id", column(["a", "b", "c"])),
+        ("input", column(["what is one and one", "what is two and two", "what is three and three"])),
+        ("output", column(["<think>so</think>two", "<think>so</think>four", "<think>so</think>six"])),
+        ("dataset", column(["taco", "taco", "apps"])),
+        ("split", column(["train", "test", "train"])),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let table = parquet_bytes(&batch, Compression::UNCOMPRESSED, 8);
+    bench.stub.dataset("nvidia/OpenCodeReasoning").lfs("split_0/train-00000-of-00001.parquet", table);
+    bench.case.recipe(
+        "[[source]]\nname = \"ocr\"\ncorpus = \"nvidia/OpenCodeReasoning\"\nwhere = \"dataset = 'taco'\"\n",
+    );
+    let manifest = bench.manifest("out", &[]);
+    assert_eq!(manifest["rows"]["ocr"]["kept"], 1);
+}
+
 #[test]
 fn offline_an_incomplete_cache_is_an_error_before_any_work() {
     let bench = Bench::new();

@@ -74,6 +74,8 @@ pub enum Fault {
     IgnoreRange,
     /// One bit is wrong in the last byte.
     WrongByte,
+    /// One bit is wrong in this byte of the file.
+    WrongByteAt(u64),
     /// The body and its announced length are longer, or shorter, than they should be.
     Longer(i64),
     /// `Content-Range` names the bytes after those that were asked for.
@@ -827,6 +829,11 @@ impl Reply {
             Fault::WrongByte => {
                 let mut body = self.body.to_vec();
                 body[end as usize - 1] ^= 1;
+                self.body = Arc::new(body);
+            }
+            Fault::WrongByteAt(at) => {
+                let mut body = self.body.to_vec();
+                body[at as usize] ^= 1;
                 self.body = Arc::new(body);
             }
             Fault::Longer(by) => {

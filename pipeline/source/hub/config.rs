@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::clock::{Clock, SystemClock};
@@ -48,6 +48,8 @@ pub struct HubConfig {
     pub clock: Arc<dyn Clock>,
     /// Set from outside to end all transfers at the next buffer.
     pub stop: Arc<AtomicBool>,
+    /// Where [`super::Hub::log_to`] writes the log.
+    pub log_file: Arc<OnceLock<PathBuf>>,
 }
 
 /// A secret. Its `Debug` does not show it.
@@ -97,6 +99,7 @@ impl HubConfig {
             certificates: None,
             clock: Arc::new(SystemClock),
             stop: Arc::default(),
+            log_file: Arc::default(),
         }
     }
 
@@ -135,7 +138,10 @@ impl HubConfig {
             http: either("HTTP_PROXY").or_else(|| either("ALL_PROXY")),
             https: either("HTTPS_PROXY").or_else(|| either("ALL_PROXY")),
             no_proxy: either("NO_PROXY")
-                .map(|list| list.split(',').map(|host| host.trim().to_lowercase()).collect())
+                .map(|list| {
+                    let hosts = list.split(',').map(|host| host.trim().to_lowercase());
+                    hosts.filter(|host| !host.is_empty()).collect()
+                })
                 .unwrap_or_default(),
         };
         config.certificates = set("SSL_CERT_FILE").or_else(|| set("REQUESTS_CA_BUNDLE")).map(PathBuf::from);

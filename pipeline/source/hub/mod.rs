@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -225,15 +226,50 @@ impl Hub {
         StreamFile::open(self.shared.clone(), repo, file)
     }
 
+    /// From now on each transfer gets its line in this file as soon as it is done, so that a kill loses
+    /// none; those before get theirs now.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn log_to(&self, path: &std::path::Path) -> std::io::Result<()> {
+        let mut log = self.shared.log.lock().unwrap_or_else(PoisonError::into_inner);
+        append(path, &log)?;
+        log.clear();
+        // A second file of the same run is the first one.
+        self.config().log_file.get_or_init(|| path.to_path_buf());
+        Ok(())
+    }
+
     /// What was transferred since the last call, in the order in which it was done.
     pub fn take_log(&self) -> Vec<LogRecord> {
         std::mem::take(&mut *self.shared.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
+fn append(path: &std::path::Path, records: &[LogRecord]) -> std::io::Result<()> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let mut text = Vec::new();
+    for record in records {
+        serde_json::to_writer(&mut text, record)?;
+        text.push(b'\n');
+    }
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    file.write_all(&text)?;
+    file.sync_data()
+}
+
 impl Shared {
     fn log(&self, record: LogRecord) {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push(record);
+        if let Some(path) = self.http.config.log_file.get() {
+            // What cannot be written stays, for `take_log` and a caller that says so.
+            if append(path, &log).is_ok() {
+                log.clear();
+            }
+        }
     }
 
     fn remember(&self, repo: &RepoRef, revision: &str) {
