@@ -65,7 +65,8 @@ def ms_swift(folder):
     from swift.pipelines.utils import get_cached_dataset
 
     args = types.SimpleNamespace(
-        cached_dataset=[f"{folder}/shards/train"], cached_val_dataset=[], split_dataset_ratio=0.0
+        cached_dataset=[f"{folder}/shards/train"], cached_val_dataset=[], data_seed=0, max_length=1 << 20,
+        truncation_strategy="delete", packing=False,
     )
     train, _ = get_cached_dataset(args)
     for row in train[0]:
