@@ -79,9 +79,7 @@ pub(super) fn inputs(found: &mut Collector, old: &[InputSource], new: &[InputSou
         match (old, new) {
             (Some(old), Some(new)) => source(found, &name, old, new),
             (old, new) => {
-                let risky = new.is_some_and(|source| {
-                    is_evaluation(source) || unpinned(source) || is_non_commercial(source)
-                });
+                let risky = new.is_some_and(is_risky);
                 let shown = |source: Option<&InputSource>| source.map(summary);
                 let what = format!("source {name}");
                 found.push(blocking_if(risky), what, (shown(old), shown(new)));
@@ -173,11 +171,10 @@ fn source(found: &mut Collector, name: &str, old: &InputSource, new: &InputSourc
     let files = (&*old.files, &*new.files);
     found.order((Material, &of("order of files")), files, |file| &file.name);
     for Pair { name, old, new } in pairs((&old.joins, &new.joins), |join| &join.name) {
-        let pinned =
-            |join: Option<&JoinedInput>| join.is_none_or(|join| join.local || join.revision.is_some());
         let licence = |join: Option<&JoinedInput>| join.map(|join| join.licence.clone());
         let relicensed = old.is_some() && new.is_some() && licence(old) != licence(new);
-        let weight = blocking_if(relicensed || (pinned(old) && !pinned(new)));
+        let worse = new.is_some_and(is_risky_join) && !old.is_some_and(is_risky_join);
+        let weight = blocking_if(relicensed || worse);
         found.field(weight, of(&format!("join {name}")), (&old.cloned(), &new.cloned()));
     }
     found.order((Material, &of("order of joins")), (&*old.joins, &*new.joins), |join| &join.name);
@@ -188,11 +185,12 @@ fn benchmark(found: &mut Collector, name: &str, old: &BenchmarkRecord, new: &Ben
     let unpinned = blocking_if(!is_commit(new.revision.as_ref()));
     let exposed = blocking_if(!new.sensitive);
     let fewer = blocking_if(protected(new) < protected(old));
-    found.field(Material, of("repository"), (&old.repo, &new.repo));
+    // Other rows under the old name: the benchmark of that name has left.
+    found.field(Blocking, of("repository"), (&old.repo, &new.repo));
     found.field(unpinned, of("revision"), (&old.revision, &new.revision));
-    found.field(Material, of("config"), (&old.config, &new.config));
-    found.field(Material, of("split"), (&old.split, &new.split));
-    found.field(Material, of("where"), (&old.where_, &new.where_));
+    found.field(Blocking, of("config"), (&old.config, &new.config));
+    found.field(Blocking, of("split"), (&old.split, &new.split));
+    found.field(Blocking, of("where"), (&old.where_, &new.where_));
     found.field(Material, of("licence"), (&old.licence, &new.licence));
     found.field(exposed, of("sensitivity"), (&old.sensitive, &new.sensitive));
     for pair in pairs((&old.files, &new.files), |file| &file.name) {
@@ -224,18 +222,35 @@ fn is_commit(revision: Option<&String>) -> bool {
     revision.is_some_and(|text| text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Whether a source is meant for evaluation: its card says so, or the first word of its split does.
+/// Whether a source may not enter without a word: meant for evaluation, not pinned, or not for
+/// commercial use; or joined to such a corpus.
+pub(super) fn is_risky(source: &InputSource) -> bool {
+    is_evaluation(source)
+        || unpinned(source)
+        || is_non_commercial(source.licence.as_ref())
+        || source.joins.iter().any(is_risky_join)
+}
+
+fn is_risky_join(join: &JoinedInput) -> bool {
+    let pinned = is_commit(join.revision.as_ref()) || (join.local && join.corpus.is_none());
+    !pinned || names_evaluation(join.split.as_ref()) || is_non_commercial(join.licence.as_ref())
+}
+
+/// Whether a source is meant for evaluation: its card says so, or a word of its split does.
 fn is_evaluation(source: &InputSource) -> bool {
+    source.eval_split || names_evaluation(source.split.as_ref())
+}
+
+fn names_evaluation(split: Option<&String>) -> bool {
     const WORDS: [&str; 9] =
         ["test", "testing", "validation", "valid", "val", "dev", "eval", "evaluation", "heldout"];
-    let split = source.split.as_deref().unwrap_or_default().to_lowercase();
-    let word = split.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-    source.eval_split || WORDS.contains(&word)
+    let split = split.map(|split| split.to_lowercase()).unwrap_or_default();
+    split.split(|c: char| !c.is_ascii_alphabetic()).any(|word| WORDS.contains(&word))
 }
 
 /// Whether the licence forbids commercial use, by its words (`cc-by-nc-4.0`).
-fn is_non_commercial(source: &InputSource) -> bool {
-    let licence = source.licence.as_deref().unwrap_or_default().to_lowercase();
+fn is_non_commercial(licence: Option<&String>) -> bool {
+    let licence = licence.map(|licence| licence.to_lowercase()).unwrap_or_default();
     let mut words = licence.split(|c: char| !c.is_ascii_alphanumeric());
     licence.contains("noncommercial")
         || licence.contains("non-commercial")

@@ -5,7 +5,7 @@ use super::collect::{Collector, Pair, pairs};
 use super::{Finding, ManifestDiff, Thresholds, VersionStep, diff_with};
 use crate::canonical::CanonicalError;
 use crate::index::Index;
-use crate::manifest::{DecontaminationMode, Manifest};
+use crate::manifest::{BenchmarkRecord, DecontaminationMode, Manifest};
 
 /// An index, with the manifests of its phases in its order.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,7 @@ pub fn diff_phases(
     found.field(Material, "name", (&old.index.name, &new.index.name));
     let mut step = if found.is_empty() { VersionStep::None } else { VersionStep::Patch };
     let mut within: Vec<Finding> = Vec::new();
+    let all = old.manifests;
     for Pair { name, old, new } in pairs((old.manifests, new.manifests), phase_name) {
         if let (Some(old), Some(new)) = (old, new) {
             let phase = old.phase.clone();
@@ -40,8 +41,7 @@ pub fn diff_phases(
             within.extend(findings.map(|finding| Finding { phase: phase.clone(), ..finding }));
             continue;
         }
-        let unchecked = new.is_some_and(|new| new.decontamination.mode == DecontaminationMode::None);
-        let weight = if unchecked { Blocking } else { Material };
+        let weight = if new.is_some_and(|new| is_looser(new, all)) { Blocking } else { Material };
         found.push(weight, format!("phase {name}"), (old.map(summary), new.map(summary)));
         step = step.max(if new.is_some() { VersionStep::Minor } else { VersionStep::Major });
     }
@@ -52,6 +52,20 @@ pub fn diff_phases(
     }
     findings.extend(within);
     Ok(ManifestDiff { old: old.index.digest()?, new: new.index.digest()?, step, findings })
+}
+
+/// Whether an added phase would be blocking as a change of one of the others: it holds a source that
+/// would be, or is checked against less than any of them.
+fn is_looser(new: &Manifest, old: &[Manifest]) -> bool {
+    let checked = &new.decontamination;
+    let weaker = |other: &Manifest| {
+        let other = &other.decontamination;
+        let left = |benchmark: &BenchmarkRecord| checked.benchmarks.iter().all(|b| b.name != benchmark.name);
+        checked.ngram > other.ngram || (other.strict && !checked.strict) || other.benchmarks.iter().any(left)
+    };
+    checked.mode == DecontaminationMode::None
+        || new.inputs.iter().any(super::causes::is_risky)
+        || old.iter().any(weaker)
 }
 
 fn phase_name(manifest: &Manifest) -> &str {

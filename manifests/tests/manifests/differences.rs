@@ -1,7 +1,7 @@
 use potable_manifests::Weight::{self, Blocking, Informational, Material};
 use potable_manifests::{
-    DecontaminationMode, Digest, Finding, Index, IndexedPhase, Manifest, ManifestDiff, Phases, Policy,
-    Thresholds, Verified, VersionStep, diff, diff_phases, diff_with,
+    DecontaminationMode, Digest, Finding, Index, IndexedPhase, JoinedInput, Manifest, ManifestDiff, Phases,
+    Policy, Thresholds, Verified, VersionStep, diff, diff_phases, diff_with,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -275,6 +275,70 @@ fn phases_are_compared_by_name() {
     assert_eq!((turned.max_weight(), turned.step), (Some(Informational), VersionStep::Patch));
     let unchecked = phase("c", |m| m.decontamination.mode = DecontaminationMode::None);
     assert_eq!(between(&both[..1], &[a, unchecked]).max_weight(), Some(Blocking));
+}
+
+#[test]
+fn an_added_phase_blocks_if_it_is_looser_than_the_others() {
+    let old = [phase("a", |_| {})];
+    let looser: [fn(&mut Manifest); 6] = [
+        |m| m.decontamination.ngram = 50,
+        |m| m.decontamination.benchmarks.clear(),
+        |m| m.inputs[0].eval_split = true,
+        |m| m.inputs[0].split = Some("train+test".to_owned()),
+        |m| m.inputs[0].revision = Some("main".to_owned()),
+        |m| m.inputs[0].licence = Some("cc-by-nc-4.0".to_owned()),
+    ];
+    for change in looser {
+        let diff = between(&old, &[phase("a", |_| {}), phase("b", change)]);
+        assert_eq!(diff.max_weight(), Some(Blocking), "{}", diff.to_text());
+    }
+}
+
+fn join(change: impl FnOnce(&mut JoinedInput)) -> JoinedInput {
+    let mut join = JoinedInput {
+        name: "o/other".to_owned(),
+        corpus: Some("o/other".to_owned()),
+        revision: Some("0123456789".repeat(4)),
+        config: None,
+        split: Some("train".to_owned()),
+        licence: Some("mit".to_owned()),
+        local: false,
+        rows: 7,
+        files: Vec::new(),
+    };
+    change(&mut join);
+    join
+}
+
+#[test]
+fn joined_corpora_are_weighed_as_sources_are() {
+    let what = "join `o/other` of source `tulu`";
+    let worse: [fn(&mut JoinedInput); 3] = [
+        |join| join.revision = Some("main".to_owned()),
+        |join| join.split = Some("test".to_owned()),
+        |join| join.licence = Some("cc-by-nc-sa-4.0".to_owned()),
+    ];
+    assert_eq!(weights(what, |m| m.inputs[0].joins.push(join(|_| {}))), (Material, Material));
+    for change in worse {
+        assert_eq!(weights(what, |m| m.inputs[0].joins.push(join(change))).0, Blocking);
+        let with = |change: fn(&mut JoinedInput)| {
+            sealed({
+                let mut manifest = v1();
+                manifest.inputs[0].joins.push(join(change));
+                manifest
+            })
+        };
+        assert_eq!(diff(&with(|_| {}), &with(change)).max_weight(), Some(Blocking));
+    }
+}
+
+#[test]
+fn other_rows_under_the_name_of_a_benchmark_block() {
+    let name = v1().decontamination.benchmarks[0].name.clone();
+    let repo = |m: &mut Manifest| m.decontamination.benchmarks[0].repo = Some("o/other".to_owned());
+    assert_eq!(weights(&format!("repository of benchmark `{name}`"), repo), (Blocking, Blocking));
+    let split = |m: &mut Manifest| m.decontamination.benchmarks[0].split = Some("train".to_owned());
+    assert_eq!(weights(&format!("split of benchmark `{name}`"), split), (Blocking, Blocking));
 }
 
 #[test]
