@@ -337,7 +337,15 @@ fn not_found(name: &str, path: &Path) -> BenchmarkError {
 
 /// One prompt a line; a blank line is none.
 fn read_prompts(name: &str, label: &str, text: &[u8]) -> Result<LoadedBenchmark, BenchmarkError> {
-    let lines = String::from_utf8_lossy(text);
+    let lines = std::str::from_utf8(text).map_err(|e| {
+        let before = text.get(..e.valid_up_to()).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        BenchmarkError::Item {
+            name: name.to_owned(),
+            place: format!("{label}:{line}"),
+            problem: "is not UTF-8".to_owned(),
+        }
+    })?;
     let mut items = Vec::new();
     for (number, line) in (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         if words_of(line).is_empty() {

@@ -29,7 +29,8 @@ impl ItemColumns {
             definition.prompt.clone()
         };
         let canary = definition.canary_column.clone();
-        if let Some(missing) = prompt.iter().chain(&canary).find(|path| !has(&root(path))) {
+        let named = prompt.iter().chain(&canary).chain(&definition.options).chain(&definition.id);
+        if let Some(missing) = named.into_iter().find(|path| !has(&root(path))) {
             return Err(format!("has no column `{missing}`; there are {}", quoted(present)));
         }
         let options = if definition.prompt.is_empty() && definition.options.is_empty() {
@@ -41,20 +42,38 @@ impl ItemColumns {
         Ok(ItemColumns { id: id.filter(|id| has(&root(id))), prompt, options, canary })
     }
 
-    /// The columns of the file to decode.
+    /// The columns of the file to decode, each once.
     pub(super) fn names(&self) -> Vec<String> {
-        let all = self.id.iter().chain(&self.prompt).chain(&self.options).chain(&self.canary);
-        all.map(|path| path.split('.').next().unwrap_or_default().to_owned()).collect()
+        let mut names: Vec<String> = Vec::new();
+        for path in self.id.iter().chain(&self.prompt).chain(&self.options).chain(&self.canary) {
+            let root = path.split('.').next().unwrap_or_default();
+            if !names.iter().any(|name| name == root) {
+                names.push(root.to_owned());
+            }
+        }
+        names
     }
 
-    /// What is looked for on account of the canary column, the last of `cells`.
-    pub(super) fn canary(&self, cells: &[Cell]) -> Result<Option<String>, String> {
-        let (Some(path), Some(cell)) = (&self.canary, cells.last()) else { return Ok(None) };
+    /// The value of a path's column among the cells of [`names`](Self::names).
+    fn cell<'c>(&self, cells: &'c [Cell], path: &str) -> Option<&'c Cell> {
+        let root = path.split('.').next().unwrap_or_default();
+        cells.get(self.names().iter().position(|name| name == root)?)
+    }
+
+    /// Every text at a path.
+    fn texts(&self, cells: &[Cell], path: &str) -> Result<Vec<String>, String> {
         let fields: Vec<&str> = path.split('.').skip(1).collect();
         let mut texts = Vec::new();
+        let Some(cell) = self.cell(cells, path) else { return Ok(texts) };
         collect_texts(cell, &fields, &mut texts)
             .map_err(|kind| format!("column `{path}` is {kind}, not text"))?;
-        Ok(canary_of(&texts.join("\n")).map(str::to_owned))
+        Ok(texts)
+    }
+
+    /// What is looked for on account of the canary column.
+    pub(super) fn canary(&self, cells: &[Cell]) -> Result<Option<String>, String> {
+        let Some(path) = &self.canary else { return Ok(None) };
+        Ok(canary_of(&self.texts(cells, path)?.join("\n")).map(str::to_owned))
     }
 
     /// The item of a row with the cells of [`names`](Self::names).
@@ -64,29 +83,18 @@ impl ItemColumns {
         number: u64,
         definition: &BenchmarkDefinition,
     ) -> Result<Item, String> {
-        let mut paths = self.id.iter().chain(&self.prompt).chain(&self.options).zip(cells);
-        let id = self.id.as_ref().and_then(|_| paths.next()).and_then(|(_, cell)| match cell {
-            Cell::Text(text) => Some(text.clone()),
-            Cell::Int(value) => Some(value.to_string()),
+        let id = match self.id.as_ref().and_then(|path| self.cell(cells, path)) {
+            Some(Cell::Text(text)) => Some(text.clone()),
+            Some(Cell::Int(value)) => Some(value.to_string()),
             _ => None,
-        });
-        let mut next = || match paths.next() {
-            Some((path, cell)) => {
-                let fields: Vec<&str> = path.split('.').skip(1).collect();
-                let mut texts = Vec::new();
-                collect_texts(cell, &fields, &mut texts)
-                    .map(|()| texts)
-                    .map_err(|kind| format!("column `{path}` is {kind}, not text"))
-            }
-            None => Ok(Vec::new()),
         };
         let mut stem = Vec::new();
-        for _ in &self.prompt {
-            stem.extend(next()?);
+        for path in &self.prompt {
+            stem.extend(self.texts(cells, path)?);
         }
         let mut options = Vec::new();
-        for _ in &self.options {
-            options.extend(next()?);
+        for path in &self.options {
+            options.extend(self.texts(cells, path)?);
         }
         let stem = stem.join("\n");
         let stem = definition.without_cues(&stem).to_owned();
@@ -107,7 +115,7 @@ fn collect_texts(cell: &Cell, fields: &[&str], texts: &mut Vec<String>) -> Resul
             Ok(())
         }
         (Cell::Struct(_), [first, rest @ ..]) => {
-            cell.field(first).map_or(Ok(()), |inner| collect_texts(inner, rest, texts))
+            cell.field(first).map_or(Err("without this field"), |inner| collect_texts(inner, rest, texts))
         }
         (other, _) => Err(other.kind()),
     }

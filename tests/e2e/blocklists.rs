@@ -188,6 +188,44 @@ fn refuses_a_definition_that_names_an_absent_column() {
     build_refused(&case, &["bench.toml"], &["items.jsonl", "`query`", "`question`", "hint:"]);
 }
 
+#[test]
+fn refuses_a_definition_whose_options_or_ids_are_absent() {
+    let case = case();
+    let base = "name = \"bench\"\nfiles = [\"items.jsonl\"]\nprompt = \"question\"\n";
+    for (key, column) in [("options", "choises"), ("id", "nosuch")] {
+        case.put("bench.toml", format!("{base}{key} = \"{column}\"\n"));
+        build_refused(&case, &["bench.toml"], &["items.jsonl", &format!("`{column}`"), "hint:"]);
+    }
+    case.put("nested.jsonl", json!({"question": {"text": LONG}}).to_string() + "\n");
+    case.put("bench.toml", "name = \"bench\"\nfiles = [\"nested.jsonl\"]\nprompt = \"question.txet\"\n");
+    build_refused(&case, &["bench.toml"], &["nested.jsonl", "question.txet", "without this field"]);
+}
+
+#[test]
+fn refuses_prompts_that_are_not_utf_8() {
+    let case = case();
+    case.put("latin.txt", b"how many of the eggs are left\nwie viele gr\xfcne Eier sind noch da\n");
+    build_refused(&case, &["latin.txt"], &["latin.txt:2", "not UTF-8"]);
+}
+
+#[test]
+fn two_fields_of_one_column_are_both_part_of_the_item() {
+    let case = case();
+    let (first, second) = LONG.split_at(LONG.len() / 2);
+    let row = json!({"q": {"id": "seven", "context": first, "stem": second}});
+    case.put("nested.jsonl", row.to_string() + "\n");
+    case.put(
+        "bench.toml",
+        "name = \"bench\"\nfiles = [\"nested.jsonl\"]\nid = \"q.id\"\nprompt = [\"q.context\", \"q.stem\"]\n",
+    );
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "bench.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    case.put("rows.jsonl", json!({"text": format!("{first} {second}")}).to_string() + "\n");
+    let found = checked(&case, "rows.jsonl");
+    assert_eq!(found.len(), 1);
+    assert!(found[0]["coverage"].as_f64().unwrap() > 0.99, "{found:?}");
+}
+
 const GUIDS: [&str; 2] = ["5c3fa1d2-90be-4e17-8a6b-77d04c21e9f8", "b1d07e66-2f4a-47c9-9e05-31c8fa5d2b70"];
 
 /// A benchmark with a canary in each row, as the CSV files of gated benchmarks have it.
