@@ -265,6 +265,24 @@ impl Audit<'_> {
     }
 }
 
+impl Audit<'_> {
+    /// Takes the excerpts from all verdicts of one sample, if any blocklist finds a sensitive benchmark
+    /// in it: the text round an open item may be that of a sensitive one.
+    fn hide_sensitive(&self, verdicts: &mut [SampleVerdict]) {
+        let is_sensitive = |verdict: &SampleVerdict| {
+            let blocklist = self.blocklists.get(verdict.blocklist);
+            let of = |benchmark| blocklist.is_none_or(|blocklist| blocklist.is_sensitive(benchmark));
+            verdict.matches.iter().any(|found| of(found.benchmark))
+        };
+        if verdicts.iter().any(is_sensitive) {
+            for found in verdicts.iter_mut().flat_map(|verdict| &mut verdict.matches) {
+                found.excerpt.clear();
+                found.mark = (0, 0);
+            }
+        }
+    }
+}
+
 /// What one shard gave.
 #[derive(Default)]
 struct Shard {
@@ -314,6 +332,7 @@ impl<'a> Scanners<'a> {
             let (name, shard) = (sample.name.clone(), sample.shard.clone());
             verdicts.push(SampleVerdict { name, shard, blocklist, matches: verdict.matches, drops });
         }
+        audit.hide_sensitive(&mut verdicts);
         counts.dropped = u64::from(dropped);
         counts.reported = u64::from(reported && !dropped);
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scanners);

@@ -119,4 +119,22 @@ impl ShardFormat {
         }
         files
     }
+
+    /// Paths of the files that lie beside the shards of a folder and list them, for one of its shards.
+    pub fn index_files(self, main: &str) -> Vec<String> {
+        let Some((folder, _)) = main.rsplit_once('/') else { return Vec::new() };
+        match self {
+            ShardFormat::Mds => vec![format!("{folder}/index.json")],
+            ShardFormat::MegatronBridge => vec![format!("{folder}/packing_metadata.json")],
+            ShardFormat::Arrow => {
+                let dict = folder.rsplit_once('/').map(|(above, _)| format!("{above}/dataset_dict.json"));
+                let split = ["state.json", "dataset_info.json"].map(|name| format!("{folder}/{name}"));
+                split.into_iter().chain(dict).collect()
+            }
+            ShardFormat::Parquet
+            | ShardFormat::ParquetUnpacked
+            | ShardFormat::Olmo
+            | ShardFormat::Megatron => Vec::new(),
+        }
+    }
 }

@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use potable_manifests::{Digest, Hasher, Manifest};
+use potable_manifests::{Digest, Hasher, Manifest, ShardRecord};
 
 use super::problem::{Fault, Problem};
 use super::progress::ByteProgress;
+use crate::recipe::file::ShardFormat;
+use crate::run::reduce::CALIBRATION;
 
 /// Files that may lie in the folder of a data set and that its manifest does not cover: what a run
 /// says of itself, and what people put beside data that they publish.
@@ -62,6 +64,31 @@ pub fn stated(manifest: &Manifest) -> BTreeMap<String, Stated> {
         .filter(|(path, _)| *path == "recipe.lock" || path.contains('/'))
         .map(|(path, sha256)| (path.clone(), Stated { sha256: sha256.clone(), size: None }));
     shards.chain(others).collect()
+}
+
+/// Whether the files that the manifest states are those of a data set with its shards, no more and no
+/// fewer: the digest of the manifest does not cover them.
+pub fn against_shards(manifest: &Manifest, format: ShardFormat) -> Vec<Problem> {
+    let of = |shard: &ShardRecord| [format.files(&shard.path), format.index_files(&shard.path)].concat();
+    let mut due: BTreeSet<String> = manifest.shards.iter().flat_map(of).collect();
+    let choice = manifest.recipe.settings.pointer("/output/calibration");
+    if choice.and_then(serde_json::Value::as_u64).is_some_and(|packs| packs > 0) {
+        due.insert(CALIBRATION.to_owned());
+    }
+    let run = &manifest.run;
+    let files: BTreeSet<String> = run.file_sha256.keys().cloned().collect();
+    let others = run.other_digests.keys().filter(|path| !is_other(path)).cloned();
+    let foreign = files.difference(&due).cloned().chain(others);
+    let foreign = foreign.map(|path| Problem::new(path, Fault::Foreign));
+    let unstated = due.difference(&files).map(|path| Problem::new(path, Fault::Unstated));
+    foreign.chain(unstated).collect()
+}
+
+/// Whether a run states the digest of something of this name that is no shard.
+fn is_other(path: &str) -> bool {
+    let part = path.strip_prefix("dropped/part-").and_then(|rest| rest.strip_suffix(".parquet"));
+    let numbered = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    ["recipe.lock", "plan", "dropped"].contains(&path) || part.is_some_and(numbered)
 }
 
 /// Lists a folder against `stated`. Files of the same size as a missing one are hashed, to tell what

@@ -143,6 +143,7 @@ fn contents(
     }
     if let Some(format) = format {
         checked.problems.extend(places(manifest, format));
+        checked.problems.extend(files::against_shards(manifest, format));
     }
     let readable = shards.iter().all(|(_, problems)| problems.is_empty());
     for (tally, problems) in shards {
@@ -209,6 +210,9 @@ fn phases(
         && Index::new(&index.name, entries).to_json().ok().map(String::into_bytes).as_deref() != Some(bytes)
     {
         own.push(Problem::new(MANIFEST, Fault::Layout));
+    }
+    if index.phases.is_empty() {
+        own.push(Problem::new(MANIFEST, Fault::NoPhase));
     }
     let folders: Vec<&str> = index.phases.iter().map(|entry| entry.phase.as_str()).collect();
     let (added, not_covered) =

@@ -28,6 +28,15 @@ pub enum Fault {
     /// It is there, and the manifest does not name it.
     #[error("was added: the manifest does not name it")]
     Added,
+    /// The run block names it, and no shard has such a file.
+    #[error("is named in the run block, and it is no file of a shard of the manifest")]
+    Foreign,
+    /// A shard has such a file, and the run block does not name it.
+    #[error("belongs to a shard of the manifest, and the run block does not name it")]
+    Unstated,
+    /// An index without phases.
+    #[error("names no phase")]
+    NoPhase,
     /// Its size is another one.
     #[error("has {found} bytes, the manifest says {stated}")]
     Size {

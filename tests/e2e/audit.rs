@@ -194,3 +194,29 @@ fn a_data_set_or_blocklist_that_cannot_be_read_is_refused() {
     crate::harness::put(&shard, b"PAR1");
     audit(&case, &[]).is_refusal(&["part-"]);
 }
+
+#[test]
+fn a_sensitive_match_in_one_blocklist_hides_the_excerpts_of_another() {
+    let open = "What is the colour of the tall old door that leads to the harbour master's office?";
+    let case = case([chat(&format!("{ITEM} {open}"), "Blue"), chat(open, "Red")]);
+    case.put("open.jsonl", lines([json!({"prompt": open})]));
+    assert_eq!(case.potable(&["blocklist", "build", "open.jsonl", "-o", "open.blk"]).code, 0);
+    case.put(
+        "bench.toml",
+        "name = \"sheep\"\nfiles = [\"bench.jsonl\"]\nprompt = \"prompt\"\nsensitive = true\n",
+    );
+    assert_eq!(case.potable(&["blocklist", "build", "bench.toml", "-o", "secret.blk"]).code, 0);
+    prepared(&case, &recipe(ShardFormat::Parquet, ""));
+    let both = ["--blocklist", "secret.blk", "--blocklist", "open.blk", "--format", "jsonl"];
+    let ran = case.potable(&[&["audit", "out"], both.as_slice()].concat());
+    assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
+    assert!(!ran.stdout.contains("shepherd") && !ran.stdout.contains("ewes"), "{}", ran.stdout);
+    let found = hits(&ran);
+    let hidden = |blocklist: &str, hidden: bool| {
+        let of = |hit: &&Value| hit["blocklist"] == blocklist && (hit["excerpt"] == "") == hidden;
+        found.iter().filter(of).count()
+    };
+    // The sample with both items shows neither; the one with the open item alone shows it.
+    assert_eq!((hidden("secret.blk", true), hidden("secret.blk", false)), (1, 0), "{}", ran.stdout);
+    assert_eq!((hidden("open.blk", true), hidden("open.blk", false)), (1, 1), "{}", ran.stdout);
+}

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use potable::recipe::file::ShardFormat;
 use potable::verify::progress::ByteProgress;
-use potable_manifests::{Digest, Manifest};
+use potable_manifests::{Digest, FileRecord, Index, Manifest};
 use serde_json::json;
 
 use crate::harness::{Case, Ran, chats, chats_from, files_below, lines, put};
@@ -354,4 +355,91 @@ fn damage_in_a_phase_or_in_the_index_is_found() {
     case.put("out/manifest.json", &index);
     case.put("out/long/recipe.lock", "x");
     is_found(&case, &["long/recipe.lock: has sha256"]);
+}
+
+#[test]
+fn a_shard_that_only_the_run_block_names_is_found() {
+    let case = sealed();
+    let shard = some_shard(&case);
+    let (name, added) = (name_of(&case, &shard), "shards/part-99999-000.parquet");
+    std::fs::copy(&shard, case.path(&format!("out/{added}"))).unwrap();
+    edit(
+        &case,
+        |manifest| {
+            let record = manifest.run.file_sha256[&name].clone();
+            manifest.run.file_sha256.insert(added.to_owned(), record);
+        },
+        true,
+    );
+    is_found(&case, &[&format!("{added}: is named in the run block, and it is no file of a shard")]);
+}
+
+#[test]
+fn a_file_among_the_other_digests_that_no_run_writes_is_found() {
+    let case = sealed();
+    let added = "shards/part-99999-000.parquet";
+    let bytes = std::fs::read(some_shard(&case)).unwrap();
+    put(&case.path(&format!("out/{added}")), &bytes);
+    let digest = Digest::of(&bytes);
+    edit(&case, |manifest| drop(manifest.run.other_digests.insert(added.to_owned(), digest)), true);
+    is_found(&case, &[&format!("{added}: is named in the run block")]);
+}
+
+#[test]
+fn the_files_of_every_format_are_those_of_its_shards() {
+    for format in ShardFormat::ALL {
+        let case = of_format(format, "calibration = 2\nvalidation = 0.2\n");
+        let ran = verify(&case);
+        assert_eq!(ran.code, 0, "{}: {}{}", format.name(), ran.stdout, ran.stderr);
+    }
+}
+
+#[test]
+fn an_index_file_that_nothing_states_is_missed() {
+    let case = of_format(ShardFormat::Mds, "");
+    std::fs::remove_file(case.path("out/shards/index.json")).unwrap();
+    edit(&case, |manifest| drop(manifest.run.file_sha256.remove("shards/index.json")), true);
+    is_found(&case, &["shards/index.json: belongs to a shard of the manifest"]);
+}
+
+#[test]
+fn pointers_of_megatron_that_do_not_follow_from_the_lengths_are_found() {
+    let case = of_format(ShardFormat::Megatron, "");
+    let files = files_below(&case.path("out/shards"));
+    let index = files.iter().find(|path| path.extension().is_some_and(|ext| ext == "idx")).unwrap();
+    let (name, whole) = (name_of(&case, index), std::fs::read(index).unwrap());
+    let count = u64::from_le_bytes(whole[18..26].try_into().unwrap()) as usize;
+    assert!(count > 1);
+    // The place of the second sequence, and the last entry of the index of documents.
+    for at in [34 + 4 * count + 8, whole.len() - 8] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        put(index, &bytes);
+        let record = FileRecord { sha256: Digest::of(&bytes), size: bytes.len() as u64 };
+        edit(&case, |manifest| drop(manifest.run.file_sha256.insert(name.clone(), record)), true);
+        is_found(&case, &["do not follow from its lengths"]);
+    }
+}
+
+#[test]
+fn an_index_without_phases_is_found() {
+    let case = Case::new();
+    let index = Index::new("recipe", Vec::new()).to_json().unwrap();
+    case.put("out/manifest.json", index);
+    is_found(&case, &["manifest.json: names no phase"]);
+}
+
+/// A sealed data set of texts in any format.
+fn of_format(format: ShardFormat, output: &str) -> Case {
+    let case = Case::new();
+    let rows = (0..60).map(|row| json!({"text": format!("Row {row} tells of {} sheep on a hill.", row * 7)}));
+    case.put("a.jsonl", lines(rows));
+    case.recipe(&format!(
+        "[[source]]\nname = \"a\"\npath = \"a.jsonl\"\nmapping = {{ shape = \"text\", text = \"text\" }}\n\
+         [normalise]\nformat = \"text\"\n[pack]\nlength = 256\n[output]\nformat = \"{}\"\npartition_bytes = 1500\n{output}",
+        format.name()
+    ));
+    let ran = case.run("out", &[]);
+    assert_eq!(ran.code, 0, "{}: {}", format.name(), ran.stderr);
+    case
 }

@@ -118,7 +118,7 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_le_bytes(*word) as usize)
 }
 
-/// Lengths of the sequences of an index of Megatron-LM.
+/// Lengths of the sequences of an index of Megatron-LM, whose places must follow from them.
 fn lengths(path: &Path) -> Result<Vec<usize>, ReadError> {
     let bytes = read(path)?;
     let wrong = || ReadError::malformed(path, "is no index of one int32 sequence a document");
@@ -134,7 +134,22 @@ fn lengths(path: &Path) -> Result<Vec<usize>, ReadError> {
     }
     let (words, _) = bytes.get(34..).unwrap_or_default().as_chunks::<4>();
     let lengths = words.iter().take(count as usize).map(|word| i32::from_le_bytes(*word));
-    lengths.map(|length| usize::try_from(length).map_err(|_| wrong())).collect()
+    let lengths = lengths.map(|length| usize::try_from(length).map_err(|_| wrong()));
+    let lengths = lengths.collect::<Result<Vec<usize>, _>>()?;
+    // Trainers read by the places, not by the lengths.
+    let starts = lengths.iter().scan(0, |at, &length| {
+        let start = *at;
+        *at += 4 * length as u64;
+        Some(start)
+    });
+    let (places, _) = bytes.get(34 + 4 * lengths.len()..).unwrap_or_default().as_chunks::<8>();
+    if !places.iter().map(|place| u64::from_le_bytes(*place)).eq(starts.chain(0..=count)) {
+        return Err(ReadError::malformed(
+            path,
+            "its places of sequences and documents do not follow from its lengths",
+        ));
+    }
+    Ok(lengths)
 }
 
 /// `count` ids of two or four bytes each.
