@@ -94,8 +94,12 @@ impl Features {
         let one_without = self.options.is_empty() || other.options.is_empty();
         let within = self.benchmark == other.benchmark;
         let percent = if within { SHARED_PERCENT_WITHIN } else { SHARED_PERCENT };
-        shares(&self.stem, &other.stem, percent)
-            && (one_without || shares(&self.options, &other.options, percent))
+        let options = || {
+            // A benchmark may keep the options of another one and add to them: of the smaller set.
+            let (one, other) = (&self.options, &other.options);
+            if within { shares(one, other, percent) } else { holds(one, other, percent) }
+        };
+        shares(&self.stem, &other.stem, percent) && (one_without || options())
     }
 }
 
@@ -110,6 +114,12 @@ fn add(words: &[u64], keys: &mut Vec<u64>) {
 fn shares(a: &[u64], b: &[u64], percent: usize) -> bool {
     let shared = a.iter().filter(|key| b.binary_search(key).is_ok()).count();
     shared > 0 && shared * 100 >= a.len().max(b.len()) * percent
+}
+
+/// Whether `percent` of the smaller set stand in the larger one.
+fn holds(a: &[u64], b: &[u64], percent: usize) -> bool {
+    let shared = a.iter().filter(|key| b.binary_search(key).is_ok()).count();
+    shared > 0 && shared * 100 >= a.len().min(b.len()) * percent
 }
 
 /// Disjoint sets of items; the root of a set is its smallest member.
@@ -162,6 +172,14 @@ mod tests {
     #[test]
     fn keeps_stock_phrases_with_other_options_apart() {
         assert_eq!(of(1, &[(LONG, &["1", "2"]), (LONG, &["3", "4"]), (LONG, &["2", "1"])]), [0, 1, 0]);
+    }
+
+    #[test]
+    fn joins_a_question_whose_options_another_benchmark_adds_to() {
+        let (four, ten): (&[&str], &[&str]) =
+            (&["7", "9", "11", "13"], &["1", "2", "3", "4", "5", "6", "7", "9", "11", "13"]);
+        assert_eq!(of(1, &[(LONG, four), (LONG, ten)]), [0, 0]);
+        assert_eq!(of(2, &[(LONG, four), (LONG, ten)]), [0, 1], "within one benchmark they are two");
     }
 
     #[test]

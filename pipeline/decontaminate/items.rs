@@ -96,6 +96,7 @@ impl ItemColumns {
         for path in &self.options {
             options.extend(self.texts(cells, path)?);
         }
+        let options = without_labels(options);
         let stem = stem.join("\n");
         let stem = definition.without_cues(&stem).to_owned();
         if words_of(&stem).is_empty() {
@@ -103,6 +104,19 @@ impl ItemColumns {
         }
         Ok(Item { id: id.unwrap_or_else(|| number.to_string()), stem, options })
     }
+}
+
+/// Options without their labels, where all of them are labelled in order: `A. x`, `(b) y`, `C) z`.
+fn without_labels(options: Vec<String>) -> Vec<String> {
+    let strip = |(option, label): (&String, char)| {
+        let rest = option.trim_start();
+        let rest = rest.strip_prefix('(').unwrap_or(rest);
+        let rest = rest.strip_prefix([label, label.to_ascii_lowercase()])?;
+        let rest = rest.strip_prefix(['.', ')', ':'])?;
+        Some(rest.trim_start().to_owned())
+    };
+    let stripped: Option<Vec<String>> = options.iter().zip('A'..='Z').map(strip).collect();
+    stripped.filter(|stripped| options.len() > 1 && stripped.len() == options.len()).unwrap_or(options)
 }
 
 /// Every text at a path below a value; a list on the way stands for each of its elements.

@@ -208,6 +208,30 @@ fn refuses_prompts_that_are_not_utf_8() {
     build_refused(&case, &["latin.txt"], &["latin.txt:2", "not UTF-8"]);
 }
 
+/// MMLU's questions stand in MMLU-Pro with six more options, and in copies with letters before them.
+#[test]
+fn transcriptions_with_more_options_or_labels_lower_no_recall() {
+    let case = case();
+    let stem = "The longest word in the box is the one that was found by the youngest child at noon. Which of them is it?";
+    let four = ["7 apples", "9 pears", "11 plums", "13 figs"];
+    let labelled: Vec<String> = ('A'..).zip(four).map(|(label, text)| format!("{label}. {text}")).collect();
+    let ten: Vec<String> = (20..26).map(|n| format!("{n} nuts")).chain(four.map(str::to_owned)).collect();
+    case.put("four.jsonl", json!({"question": stem, "options": four}).to_string() + "\n");
+    case.put("labelled.jsonl", json!({"question": stem, "options": labelled}).to_string() + "\n");
+    case.put("ten.jsonl", json!({"question": stem, "options": ten}).to_string() + "\n");
+    case.put("rows.jsonl", json!({"text": format!("Someone asked: {stem} Nobody knew.")}).to_string() + "\n");
+    let sets = ["four.jsonl", "labelled.jsonl", "ten.jsonl"];
+    for count in 1..=sets.len() {
+        let mut args = vec!["blocklist", "build"];
+        args.extend(&sets[..count]);
+        args.extend(["-o", "bench.blk"]);
+        let ran = case.potable(&args);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let found = checked(&case, "rows.jsonl");
+        assert!(found.iter().any(|hit| hit["action"] == "drop"), "{count} sets: {found:?}");
+    }
+}
+
 #[test]
 fn two_fields_of_one_column_are_both_part_of_the_item() {
     let case = case();
