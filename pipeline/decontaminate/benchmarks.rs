@@ -9,7 +9,7 @@ use potable_blocklists::{
 };
 use potable_manifests::sha256_hex;
 
-use super::items::ItemColumns;
+use super::items::{ItemColumns, Unseen};
 use crate::recipe::pins::{Matching, Splits};
 use crate::recipe::resolve::MAIN;
 use crate::recipe::{Supply, Want, embedded};
@@ -470,6 +470,7 @@ fn read_items(
         true => loaded.items.iter().map(text).collect(),
         false => BTreeSet::new(),
     };
+    let mut unseen = Unseen::of(definition);
     let request = ReadRequest::whole(Sampler::all(0), 1 << 20);
     let mut reader = open_reader(file, &definition.name, &request).map_err(wrap)?;
     while let Some(chunk) = reader.next_chunk().map_err(wrap)? {
@@ -481,6 +482,7 @@ fn read_items(
         for index in (0..chunk.batch.len()).filter(|index| kept.get(*index) == Some(&true)) {
             let number = chunk.batch.row_number(index);
             let present = chunk.batch.present(index);
+            unseen.note(&present);
             let item = ItemColumns::of(definition, &present).and_then(|columns| {
                 let cells = chunk.batch.decode(index, &columns.names())?;
                 let canary = columns.canary(&cells)?;
@@ -497,6 +499,10 @@ fn read_items(
             // as a rule all rows have the same one
             loaded.meta.canaries.extend(canary.filter(|canary| !loaded.meta.canaries.contains(canary)));
         }
+    }
+    if let Some(problem) = unseen.problem().filter(|_| !loaded.items.is_empty()) {
+        let place = file.path().display().to_string();
+        return Err(BenchmarkError::Item { name: definition.name.clone(), place, problem });
     }
     Ok(())
 }

@@ -29,8 +29,7 @@ impl ItemColumns {
             definition.prompt.clone()
         };
         let canary = definition.canary_column.clone();
-        let named = prompt.iter().chain(&canary).chain(&definition.options).chain(&definition.id);
-        if let Some(missing) = named.into_iter().find(|path| !has(&root(path))) {
+        if let Some(missing) = prompt.iter().chain(&canary).find(|path| !has(&root(path))) {
             return Err(format!("has no column `{missing}`; there are {}", quoted(present)));
         }
         let options = if definition.prompt.is_empty() && definition.options.is_empty() {
@@ -103,6 +102,29 @@ impl ItemColumns {
             return Err(format!("an item without a word in `{}`", self.prompt.join("`, `")));
         }
         Ok(Item { id: id.unwrap_or_else(|| number.to_string()), stem, options })
+    }
+}
+
+/// Columns of options and ids that a definition names and no row so far has. One row of JSON may lack
+/// what others have; that all of them do is a wrong name.
+pub(super) struct Unseen {
+    paths: Vec<String>,
+}
+
+impl Unseen {
+    pub(super) fn of(definition: &BenchmarkDefinition) -> Self {
+        Unseen { paths: definition.options.iter().chain(&definition.id).cloned().collect() }
+    }
+
+    /// Takes note of the columns of a row.
+    pub(super) fn note(&mut self, present: &[String]) {
+        let root = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
+        self.paths.retain(|path| !present.contains(&root(path)));
+    }
+
+    /// What is wrong, where a name fits no row of a file.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.paths.first().map(|path| format!("no row has a column `{path}`"))
     }
 }
 
