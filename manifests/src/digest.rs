@@ -8,6 +8,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+/// Whether a revision is a commit: 40 hex digits. A branch or a tag may move.
+pub fn is_commit(revision: &str) -> bool {
+    revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 const PREFIX: &str = "sha256:";
 const HEX_LEN: usize = 64;
 const SHORT_LEN: usize = 12;

@@ -6,6 +6,7 @@ mod croissant;
 mod in_toto;
 mod markdown;
 mod words;
+
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ pub use card::card;
 pub use croissant::croissant;
 pub use in_toto::in_toto;
 pub use markdown::markdown;
+pub use words::grouped;
 
 /// A data set as its manifests tell it.
 #[derive(Clone, Debug, PartialEq)]

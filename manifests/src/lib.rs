@@ -25,8 +25,8 @@ pub use diff::{
     Allowed, Finding, ManifestDiff, Phases, Policy, PolicyError, Thresholds, VersionStep, Weight,
     WeightCounts, diff, diff_phases, diff_with, policy_schema,
 };
-pub use digest::{Digest, DigestError, Hasher, sha256_hex};
-pub use export::{DataSet, ExportError, Part, Publication};
+pub use digest::{Digest, DigestError, Hasher, is_commit, sha256_hex};
+pub use export::{DataSet, ExportError, Part, Publication, grouped};
 pub use index::{INDEX_SCHEMA, Index, IndexedPhase};
 pub use ledger::{LedgerError, RowLedger, SampleLedger};
 pub use manifest::{

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use potable_blocklists::Blocklist;
 use potable_manifests::Manifest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Answer;
 use super::args::{AuditArgs, CheckFormat};
 use super::bar::Bar;
+use super::check::object;
 use super::display::{bytes, grouped};
 use super::output::Output;
 use crate::audit::{Audit, AuditCounts, SampleVerdict, decoder_for};
@@ -90,21 +91,12 @@ fn print(verdict: &SampleVerdict, args: &AuditArgs, output: &Output) -> Result<(
         args.blocklist.get(verdict.blocklist).map_or(String::new(), |path| path.display().to_string());
     for found in &verdict.matches {
         let line = match args.format {
-            CheckFormat::Jsonl => json!({
-                "id": verdict.name,
-                "shard": verdict.shard,
-                "blocklist": blocklist,
-                "benchmark": found.benchmark_name,
-                "item": found.item,
-                "rule": found.rule.name(),
-                "coverage": f64::from(found.coverage_ppm) / 1e6,
-                "message": found.message,
-                "start": found.span.0,
-                "end": found.span.1,
-                "action": found.action.name(),
-                "excerpt": found.excerpt,
-            })
-            .to_string(),
+            CheckFormat::Jsonl => {
+                let mut line = object(&verdict.name, found);
+                line.shift_insert(1, "shard".to_owned(), verdict.shard.clone().into());
+                line.shift_insert(2, "blocklist".to_owned(), blocklist.clone().into());
+                Value::Object(line).to_string()
+            }
             CheckFormat::Table => format!(
                 "{:<24} {:<6} {:<10} {} {} ({:.0} % of the item) in {}",
                 verdict.name,

@@ -68,7 +68,7 @@ fn print(verdict: &RowVerdict, args: &CheckArgs, output: &Output) -> Result<()> 
     }
     for found in &verdict.matches {
         let line = match args.format {
-            CheckFormat::Jsonl => object(&verdict.id, found).to_string(),
+            CheckFormat::Jsonl => serde_json::Value::Object(object(&verdict.id, found)).to_string(),
             CheckFormat::Table => format!(
                 "{:<24} {:<6} {:<10} {} {} ({:.0} % of the item) message {} bytes {}..{}",
                 verdict.id,
@@ -88,19 +88,20 @@ fn print(verdict: &RowVerdict, args: &CheckArgs, output: &Output) -> Result<()> 
 }
 
 /// The fields that others rely on (docs/ARCHITECTURE.md, `decontaminate`).
-fn object(id: &str, found: &Match) -> serde_json::Value {
-    json!({
-        "id": id,
-        "benchmark": found.benchmark_name,
-        "item": found.item,
-        "rule": found.rule.name(),
-        "coverage": f64::from(found.coverage_ppm) / 1e6,
-        "message": found.message,
-        "start": found.span.0,
-        "end": found.span.1,
-        "action": found.action.name(),
-        "excerpt": found.excerpt,
-    })
+pub(super) fn object(id: &str, found: &Match) -> serde_json::Map<String, serde_json::Value> {
+    let fields = [
+        ("id", json!(id)),
+        ("benchmark", json!(found.benchmark_name)),
+        ("item", json!(found.item)),
+        ("rule", json!(found.rule.name())),
+        ("coverage", json!(f64::from(found.coverage_ppm) / 1e6)),
+        ("message", json!(found.message)),
+        ("start", json!(found.span.0)),
+        ("end", json!(found.span.1)),
+        ("action", json!(found.action.name())),
+        ("excerpt", json!(found.excerpt)),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn explain(verdict: &RowVerdict, colour: bool) -> String {

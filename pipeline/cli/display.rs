@@ -1,17 +1,6 @@
 //! Numbers for people.
 
-/// Digits in groups of three: `5,162,084`.
-pub fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
+pub use potable_manifests::grouped;
 
 /// Bytes in a unit that fits: `1.4 GB`.
 pub fn bytes(value: u64) -> String {

@@ -20,6 +20,7 @@ use crate::recipe::{Recipe, traps};
 use crate::run::prep::{KeepWork, PrepOptions, disk_needed, plan, prep};
 use crate::run::pull::{Evidence, Pull};
 use crate::run::{Cut, Plan, Progress, Step};
+use crate::source::hub::clock::utc;
 use crate::source::remote::Keep;
 
 /// Time between two lines of progress where there is no terminal.
@@ -118,24 +119,7 @@ fn bound_pools(threads: usize) {
 #[expect(clippy::disallowed_methods, reason = "the run block says when a run began; no digest covers it")]
 fn now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seconds = since.map_or(0, |d| d.as_secs());
-    let (days, time) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
-}
-
-/// Days since 1970-01-01 as a date of the Gregorian calendar (Hinnant, "chrono-compatible low-level
-/// date algorithms", `civil_from_days`).
-fn civil(days: u64) -> (u64, u64, u64) {
-    let z = days + 719_468;
-    let era = z / 146_097;
-    let day_of_era = z % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+    utc(since.map_or(0, |d| d.as_secs()))
 }
 
 fn stop_on_signal(progress: &Arc<Progress>) -> Result<()> {

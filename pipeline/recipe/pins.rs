@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use glob::{MatchOptions, Pattern};
+use potable_manifests::is_commit;
 
 use super::lock::{LOCK_VERSION, Pin, PinnedFile, RecipeLock};
 use crate::source::hub::{Hub, HubError, HubFile, Identity, RepoAt, RepoKind};
@@ -247,10 +248,6 @@ fn patterns(want: &Want) -> Result<Vec<Pattern>, PinError> {
         })
     };
     want.patterns.iter().map(parse).collect()
-}
-
-fn is_commit(text: &str) -> bool {
-    text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// The pin of a want in a lock.

@@ -533,8 +533,7 @@ pub fn locked_benchmarks(blocklist: Option<&Blocklist>) -> Vec<LockedSource> {
 
 /// Whether a benchmark was read at a commit of its repository.
 fn pinned(meta: &BenchmarkMeta) -> bool {
-    let commit = |text: &String| text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    meta.repo.is_some() && meta.revision.as_ref().is_some_and(commit)
+    meta.repo.is_some() && meta.revision.as_deref().is_some_and(potable_manifests::is_commit)
 }
 
 fn unbalanced(source: &PlannedSource, error: &potable_manifests::LedgerError) -> RunError {

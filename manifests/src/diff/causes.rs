@@ -217,9 +217,8 @@ fn unpinned(source: &InputSource) -> bool {
     !is_commit(source.revision.as_ref()) && (!source.local || source.corpus.is_some())
 }
 
-/// Whether a revision is a commit; a branch or a tag may move.
 fn is_commit(revision: Option<&String>) -> bool {
-    revision.is_some_and(|text| text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    revision.is_some_and(|text| crate::digest::is_commit(text))
 }
 
 /// Whether a source may not enter without a word: meant for evaluation, not pinned, or not for

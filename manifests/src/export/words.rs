@@ -1,12 +1,13 @@
 //! Names, numbers and addresses as the exports write them.
 
+use crate::digest::is_commit;
 use crate::manifest::{BenchmarkRecord, InputSource};
 
 /// What stands where a corpus states no licence.
 pub(super) const NO_LICENCE: &str = "none stated";
 
 /// Digits in groups of three: `5,162,084`.
-pub(super) fn grouped(value: u64) -> String {
+pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -60,7 +61,7 @@ pub(super) fn benchmark_uri(benchmark: &BenchmarkRecord, file: &str) -> String {
 
 /// The revision, if it is a commit.
 pub(super) fn pinned(revision: Option<&str>) -> Option<&str> {
-    revision.filter(|text| text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    revision.filter(|text| is_commit(text))
 }
 
 /// A path of an address: every byte that has to be is percent-encoded.

@@ -1,6 +1,8 @@
 //! HTML that cannot be broken by what stands in a row: only texts of the program itself are taken as
 //! markup, everything else is escaped.
 
+pub use potable_manifests::grouped;
+
 /// A document in the making.
 #[derive(Debug, Default)]
 pub struct Html(String);
@@ -45,19 +47,6 @@ impl Html {
     pub fn into_text(self) -> String {
         self.0
     }
-}
-
-/// Digits in groups of three: `5,162,084`.
-pub fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// Parts per million as percent with one place, rounded: `98.7 %`, with a space that does not break.
