@@ -41,6 +41,16 @@ pub enum Inconsistency {
         /// The digest of `settings`.
         computed: Digest,
     },
+    /// A field that repeats a setting of the recipe, and differs from it.
+    #[error("`{field}` is `{stated}`, the recipe's settings say `{setting}`")]
+    Setting {
+        /// The field of the manifest.
+        field: &'static str,
+        /// What it states.
+        stated: String,
+        /// What the settings say.
+        setting: String,
+    },
     /// A blocklist without benchmarks, or the reverse.
     #[error("decontamination is `{mode}`, which does not go with {found}")]
     Decontamination {
@@ -57,6 +67,7 @@ impl Manifest {
     pub fn inconsistencies(&self) -> Vec<Inconsistency> {
         let mut found = Found::default();
         found.recipe(self);
+        found.settings(self);
         found.decontamination(self);
         found.names(self);
         found.ledgers(self);
@@ -96,6 +107,22 @@ impl Found {
             let computed = Digest::of(settings.as_bytes());
             if *stated != computed {
                 self.list.push(Inconsistency::Recipe { stated: stated.clone(), computed });
+            }
+        }
+    }
+
+    /// Fields that repeat what the settings say; those that the settings lack are not judged.
+    fn settings(&mut self, manifest: &Manifest) {
+        let (recipe, checks) = (&manifest.recipe, &manifest.decontamination);
+        let fields = [
+            ("recipe.seed", "/seed", recipe.seed.to_string()),
+            ("decontamination.ngram", "/decontaminate/ngram", checks.ngram.to_string()),
+            ("decontamination.strict", "/decontaminate/strict", checks.strict.to_string()),
+        ];
+        for (field, pointer, stated) in fields {
+            let setting = recipe.settings.pointer(pointer).map(ToString::to_string);
+            if let Some(setting) = setting.filter(|setting| *setting != stated) {
+                self.list.push(Inconsistency::Setting { field, stated, setting });
             }
         }
     }

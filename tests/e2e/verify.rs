@@ -422,6 +422,16 @@ fn pointers_of_megatron_that_do_not_follow_from_the_lengths_are_found() {
 }
 
 #[test]
+fn fields_that_contradict_the_settings_are_found_under_a_new_seal() {
+    let case = sealed();
+    edit(&case, |manifest| manifest.recipe.seed += 1, true);
+    is_found(&case, &["`recipe.seed` is `"]);
+    edit(&case, |manifest| manifest.decontamination.ngram += 1, true);
+    edit(&case, |manifest| manifest.decontamination.strict ^= true, true);
+    is_found(&case, &["`decontamination.ngram` is `", "`decontamination.strict` is `"]);
+}
+
+#[test]
 fn an_index_without_phases_is_found() {
     let case = Case::new();
     let index = Index::new("recipe", Vec::new()).to_json().unwrap();
