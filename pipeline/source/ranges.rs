@@ -69,9 +69,7 @@ impl Ranges {
         let rest = self.remote.size().saturating_sub(start);
         self.remote.read_range(start, len.map_or(rest, |len| len as u64).min(rest))
     }
-}
 
-impl Ranges {
     /// An extent; what of it lies in the tail was read with the footer already.
     fn extent(&self, start: u64, len: u64) -> Result<Bytes, HubError> {
         let (from, tail) = self.remote.tail()?;
