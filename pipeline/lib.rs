@@ -12,6 +12,7 @@ pub mod recipe;
 pub mod run;
 pub mod shard;
 pub mod source;
+pub mod store;
 pub mod tokenise;
 pub mod verify;
 
