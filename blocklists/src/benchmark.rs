@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use potable_manifests::Digest;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// One definition file, `blocklists/benchmarks/*.toml` or a user's own. Unknown keys are refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BenchmarkDefinition {
     /// Name by which recipes and reports call it: lower-case letters, digits, `-`, `_` and `.`.
@@ -96,6 +97,14 @@ impl BenchmarkDefinition {
             return Err(DefinitionError::NoPlace { file });
         }
         Ok(read)
+    }
+
+    /// `sha256:` and 64 hex digits, of what the definition says, as JSON with its keys in the order of this
+    /// type. Spelling, order and comments of the file do not count, nor does the title.
+    pub fn digest(&self) -> String {
+        let untitled = Self { title: None, ..self.clone() };
+        // strings, lists of them and truth values can always be written
+        Digest::of(&serde_json::to_vec(&untitled).unwrap_or_default()).as_str().to_owned()
     }
 
     /// `prompt` without the cues of [`strip`](Self::strip) and white space at its end, however
@@ -192,6 +201,26 @@ pub struct BenchmarkMeta {
     pub files: Vec<SourceFile>,
     /// Canary strings that drop a row.
     pub canaries: Vec<String>,
+    /// [`BenchmarkDefinition::digest`] of the definition that items were read by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+}
+
+impl BenchmarkMeta {
+    /// What must be the same for the items to be the same, and what a row is dropped for beside them, by
+    /// name.
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+        let or_none = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        let files = self.files.iter().map(|file| format!("{} {}", file.name, file.sha256));
+        vec![
+            ("definition", or_none(&self.definition)),
+            ("repository", or_none(&self.repo)),
+            ("revision", or_none(&self.revision)),
+            ("files", files.collect::<Vec<_>>().join(", ")),
+            ("canaries", self.canaries.join(", ")),
+            ("mark", if self.sensitive { "sensitive" } else { "not sensitive" }.to_owned()),
+        ]
+    }
 }
 
 /// Reads `"a"` as `["a"]`; a visitor, so that a wrong type gives an error that says what is wanted.

@@ -127,7 +127,7 @@ impl BlocklistBuilder {
             .items
             .iter()
             .zip(&items)
-            .map(|(item, row)| self.near_copies && !item.canary && row.protection != NOT_PROTECTED);
+            .map(|(item, row)| self.near_copies && !item.canary && row.protection <= BY_SHORT_ITEM);
         let near = Near::new(&self.corpus, &rarity, &wanted.collect::<Vec<_>>())?;
         let header = self.header(&items, &near, counts);
         let tables = [
@@ -147,14 +147,19 @@ impl BlocklistBuilder {
         let mut rows: Vec<ItemRow> = rows
             .map(|item| {
                 let (benchmark, id) = (item.benchmark, item.id.clone());
-                ItemRow { benchmark, protection: NOT_PROTECTED, id }
+                ItemRow { benchmark, protection: TOO_SHORT, id }
             })
             .collect();
         for text in texts {
+            let acts = text.solid || (text.whole.is_some() && !text.boilerplate);
             let protection = match text {
+                // the question is what leaks: shuffled or labelled options stand behind it as a rule
+                Text { with_option: true, .. } if acts => WITH_OPTION,
+                Text { with_option: true, .. } => TOO_SHORT,
                 Text { solid: true, .. } => BY_NGRAM,
                 Text { whole: Some(_), boilerplate: false, .. } => BY_SHORT_ITEM,
-                _ => NOT_PROTECTED,
+                Text { whole: Some(_), .. } => BOILERPLATE,
+                _ => TOO_SHORT,
             };
             let row = &mut rows[text.item as usize];
             row.protection = row.protection.min(protection);
@@ -172,6 +177,8 @@ impl BlocklistBuilder {
                 BY_SHORT_ITEM => count.by_short_item += 1,
                 _ => count.not_protected += 1,
             }
+            count.with_option += u64::from(row.protection == WITH_OPTION);
+            count.boilerplate += u64::from(row.protection == BOILERPLATE);
         }
         for row in &near.rows {
             let benchmark = self.corpus.items[row.item as usize].benchmark;
@@ -190,7 +197,9 @@ impl BlocklistBuilder {
 /// Codes of [`crate::Protection`] in the file, best first.
 const BY_NGRAM: u32 = 0;
 const BY_SHORT_ITEM: u32 = 1;
-const NOT_PROTECTED: u32 = 2;
+const WITH_OPTION: u32 = 2;
+const BOILERPLATE: u32 = 3;
+const TOO_SHORT: u32 = 4;
 
 fn row_of(text: &Text) -> TextRow {
     let weak = if text.boilerplate { WEAK_TEXT } else { 0 };

@@ -71,11 +71,18 @@ fn counts_how_items_are_protected() {
         item("", &[]),
     ]);
     let coverage = blocklist.header().benchmarks[0].coverage;
-    let counted = Coverage { items: 5, by_ngram: 1, by_short_item: 2, by_near_copy: 1, not_protected: 2 };
+    let counted = Coverage {
+        items: 5,
+        by_ngram: 1,
+        by_short_item: 2,
+        by_near_copy: 1,
+        not_protected: 2,
+        ..Coverage::default()
+    };
     assert_eq!(coverage, counted);
     assert_eq!(blocklist.item_protection(0), Protection::NGram);
     assert_eq!(blocklist.item_protection(1), Protection::ShortItem);
-    assert_eq!(blocklist.item_protection(4), Protection::None);
+    assert_eq!(blocklist.item_protection(4), Protection::TooShort);
     assert_eq!(blocklist.item_id(3), "name it");
 }
 

@@ -11,9 +11,18 @@ const DIFFERENT_DIGITS: usize = 6;
 /// is then found in the value itself, behind any prefix (`gpqa:`) and alone; else the whole value.
 /// `None` for a value without letters and digits.
 pub fn canary_of(value: &str) -> Option<&str> {
-    let guid = value.char_indices().find_map(|(at, _)| guid_at(value, at));
+    let guid = guid_in(value);
     let whole = Some(value.trim()).filter(|value| value.contains(char::is_alphanumeric));
     guid.or(whole)
+}
+
+/// Whether [`canary_of`] finds a GUID in `value`, and not the whole value.
+pub fn holds_guid(value: &str) -> bool {
+    guid_in(value).is_some()
+}
+
+fn guid_in(value: &str) -> Option<&str> {
+    value.char_indices().find_map(|(at, _)| guid_at(value, at))
 }
 
 /// The GUID that begins at byte `at` and is no part of a longer run of hex digits.
@@ -47,6 +56,7 @@ mod tests {
         let long = format!("This text should never be in a corpus: demo:0042:{ONE}.");
         for value in [ONE.to_owned(), format!("demo:{ONE}"), long, format!("é{ONE}é")] {
             assert_eq!(canary_of(&value), Some(ONE), "{value}");
+            assert!(holds_guid(&value));
         }
     }
 
@@ -56,6 +66,7 @@ mod tests {
         let zero = "00000000-0000-0000-0000-000000000000";
         for value in ["keep this page out of corpora", &longer, zero, "5c3fa1d2-90be"] {
             assert_eq!(canary_of(&format!(" {value}\n")), Some(value));
+            assert!(!holds_guid(value));
         }
     }
 

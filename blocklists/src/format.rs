@@ -24,8 +24,9 @@ use crate::benchmark::BenchmarkMeta;
 /// Version of the layout that this crate writes, and the only one that it reads.
 ///
 /// Version 2 hashes words with [`crate::text::hash_word`] and grams with one mixing step less than
-/// version 1, and adds what near copies are found by.
-pub const FORMAT_VERSION: u32 = 2;
+/// version 1, and adds what near copies are found by. Version 3 says why an item is not protected, and by
+/// which definition items were read.
+pub const FORMAT_VERSION: u32 = 3;
 
 /// What a blocklist says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,8 +63,9 @@ pub struct BenchmarkEntry {
     pub coverage: Coverage,
 }
 
-/// Items of a benchmark, counted by the rule that protects them: `by_ngram`, `by_short_item` and
-/// `not_protected` add up to `items`, and `by_near_copy` counts items of the first two once more.
+/// Items of a benchmark, counted by the rule that drops a row for holding their question: `by_ngram`,
+/// `by_short_item` and `not_protected` add up to `items`; `by_near_copy` counts items of the first two
+/// once more, `with_option` and `boilerplate` some of the third.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// All items.
@@ -74,8 +76,12 @@ pub struct Coverage {
     pub by_short_item: u64,
     /// Items that are also found by copies with changes.
     pub by_near_copy: u64,
-    /// Items that no rule can match without dropping clean rows.
+    /// Items whose question no rule can match without dropping clean rows.
     pub not_protected: u64,
+    /// Those of them that are found with one of their options right behind the question.
+    pub with_option: u64,
+    /// Those of them that several unrelated items, or clean text, hold whole; the rest has too few words.
+    pub boilerplate: u64,
 }
 
 /// What can go wrong with a blocklist, in building or in loading.
@@ -211,6 +217,18 @@ pub enum BlocklistError {
         /// n that was asked for.
         wanted: u32,
     },
+    /// A blocklist is to be extended, and something that it was built from is another now.
+    #[error("{blocklist}: was built with {what} `{built}`, which is now `{now}`")]
+    Changed {
+        /// Path of the blocklist.
+        blocklist: String,
+        /// What is another.
+        what: String,
+        /// What it was.
+        built: String,
+        /// What it is.
+        now: String,
+    },
 }
 
 impl BlocklistError {
@@ -225,6 +243,10 @@ impl BlocklistError {
             }
             Self::Truncated { .. } | Self::Damaged { .. } | Self::Section { .. } => {
                 "copy it again from its source, or build it again with `potable blocklist build`".to_owned()
+            }
+            Self::Changed { .. } => {
+                "a blocklist is extended with what it was built from: build it anew with `potable blocklist build`"
+                    .to_owned()
             }
             Self::CanaryTooShort { .. } => "give the whole canary string, identifier and all".to_owned(),
             Self::EmptyBenchmark { .. } => {

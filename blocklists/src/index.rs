@@ -23,15 +23,38 @@ pub struct Blocklist {
     digest: OnceLock<Digest>,
 }
 
-/// The strongest rule that protects an item.
+/// The strongest rule that drops a row for holding the question of an item, or why none does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
     /// At least one of its n-grams drops a row alone.
     NGram,
     /// It is matched whole only.
     ShortItem,
-    /// No rule can match it without dropping clean rows.
-    None,
+    /// Its question is boilerplate or too short, and drops a row only with one of its options right
+    /// behind it.
+    WithOption,
+    /// Several unrelated items, or clean text, hold all of it.
+    Boilerplate,
+    /// It has too few words.
+    TooShort,
+}
+
+impl Protection {
+    /// Name in tables and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NGram => "ngram",
+            Self::ShortItem => "short-item",
+            Self::WithOption => "with-option",
+            Self::Boilerplate => "boilerplate",
+            Self::TooShort => "too-short",
+        }
+    }
+
+    /// Whether a rule drops a row for holding the question.
+    pub fn is_protected(self) -> bool {
+        matches!(self, Self::NGram | Self::ShortItem)
+    }
 }
 
 impl Blocklist {
@@ -92,6 +115,11 @@ impl Blocklist {
         Err(BlocklistError::NgramMismatch { blocklist, built, wanted: ngram })
     }
 
+    /// Path of the file, or what it is called in messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Name of a benchmark by its number; empty for a number that is none.
     pub fn benchmark_name(&self, benchmark: u32) -> &str {
         self.header.benchmarks.get(benchmark as usize).map_or("", |entry| &entry.meta.name)
@@ -120,13 +148,14 @@ impl Blocklist {
         self.item_field(item, 0)
     }
 
-    /// How an item is protected; the items to list as not protected are those with
-    /// [`Protection::None`].
+    /// How an item is protected, or why it is not.
     pub fn item_protection(&self, item: u32) -> Protection {
         match self.item_field(item, 1) {
             0 => Protection::NGram,
             1 => Protection::ShortItem,
-            _ => Protection::None,
+            2 => Protection::WithOption,
+            3 => Protection::Boilerplate,
+            _ => Protection::TooShort,
         }
     }
 

@@ -11,6 +11,7 @@ pub mod benchmark;
 pub mod build;
 mod canary;
 mod cover;
+mod extend;
 mod family;
 mod fold;
 pub mod format;
@@ -30,7 +31,7 @@ mod wide;
 
 pub use benchmark::{BenchmarkDefinition, BenchmarkMeta, DefinitionError, Item, SourceFile};
 pub use build::{BlocklistBuilder, NGRAM_RANGE};
-pub use canary::canary_of;
+pub use canary::{canary_of, holds_guid};
 pub use format::{Background, BenchmarkEntry, BlocklistError, Coverage, FORMAT_VERSION, Header};
 pub use index::{Blocklist, Protection};
 pub use scan::{Action, Hit, Part, Rule, Scanner, excerpt, marked_excerpt};

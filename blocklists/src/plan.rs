@@ -109,6 +109,8 @@ impl Corpus {
 /// A text to look for: the stem of an item, or the stem and one option.
 pub(crate) struct Text {
     pub(crate) item: u32,
+    /// An option stands behind the stem.
+    pub(crate) with_option: bool,
     pub(crate) hashes: Vec<u64>,
     flags: Vec<u8>,
     /// One of its grams drops a row alone.
@@ -240,9 +242,9 @@ impl<'c> Plan<'c> {
             hashes.extend_from_slice(self.corpus.hashes(option));
             flags.extend_from_slice(self.corpus.flags(option));
         }
-        let item = item as u32;
+        let (item, with_option) = (item as u32, option.is_some());
         let (solid, boilerplate, canary) = (false, false, words.canary);
-        self.texts.push(Text { item, hashes, flags, solid, whole: None, boilerplate, canary });
+        self.texts.push(Text { item, with_option, hashes, flags, solid, whole: None, boilerplate, canary });
     }
 
     /// Collects the grams of all texts and finds the texts that have a solid one.

@@ -249,6 +249,9 @@ pub struct InspectArgs {
     /// A blocklist file.
     #[arg(help_heading = "Input")]
     pub file: PathBuf,
+    /// List the items that no rule protects, and why.
+    #[arg(long, help_heading = "Output", conflicts_with = "to")]
+    pub unprotected: bool,
     /// Write a table of the items for other tools.
     #[arg(long, value_enum, help_heading = "Output")]
     pub to: Option<InspectTo>,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use potable_blocklists::{Blocklist, Item, known};
+use potable_blocklists::{Blocklist, Coverage, Item, known};
 use potable_manifests::ppm;
 
 use super::Answer;
@@ -42,6 +42,13 @@ fn inspect(args: &InspectArgs, output: &Output) -> Result<Answer> {
         let path = args.output.clone().unwrap_or_else(|| args.file.with_extension("parquet"));
         write_items(&path, &blocklist)?;
         output.note(&format!("wrote       {}, an item a row", path.display()));
+        return Ok(Answer::Yes);
+    }
+    if args.unprotected {
+        let list = unprotected(&blocklist);
+        if !list.is_empty() {
+            output.data(&list)?;
+        }
         return Ok(Answer::Yes);
     }
     let header = blocklist.header();
@@ -122,7 +129,7 @@ pub fn table(blocklist: &Blocklist) -> String {
     for entry in &blocklist.header().benchmarks {
         let c = entry.coverage;
         lines.push(format!(
-            "{:<24} {} of {} items protected ({} by n-gram, {} whole), {} from near copies too, {} not",
+            "{:<24} {} of {} items protected ({} by n-gram, {} whole), {} from near copies too, {} not{}",
             entry.meta.name,
             grouped(c.by_ngram + c.by_short_item),
             grouped(c.items),
@@ -130,7 +137,35 @@ pub fn table(blocklist: &Blocklist) -> String {
             grouped(c.by_short_item),
             grouped(c.by_near_copy),
             grouped(c.not_protected),
+            reasons(&c),
         ));
     }
     lines.join("\n")
+}
+
+/// Why items are not protected, with how many; nothing where all are.
+fn reasons(coverage: &Coverage) -> String {
+    let other = coverage.with_option + coverage.boilerplate;
+    let too_short = coverage.not_protected.saturating_sub(other);
+    let counts = [
+        (coverage.with_option, "only with an option behind"),
+        (coverage.boilerplate, "boilerplate"),
+        (too_short, "too short"),
+    ];
+    let some: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, why)| format!("{} {why}", grouped(*count)))
+        .collect();
+    if some.is_empty() { String::new() } else { format!(" ({})", some.join(", ")) }
+}
+
+/// A line an item that is not protected: benchmark, id, why.
+fn unprotected(blocklist: &Blocklist) -> String {
+    let items = (0..blocklist.items()).filter(|item| !blocklist.item_protection(*item).is_protected());
+    let line = |item| {
+        let benchmark = blocklist.benchmark_name(blocklist.item_benchmark(item));
+        format!("{benchmark:<24} {:<12} {}", blocklist.item_protection(item).name(), blocklist.item_id(item))
+    };
+    items.map(line).collect::<Vec<_>>().join("\n")
 }

@@ -41,10 +41,7 @@ pub fn run(args: &CheckArgs, output: &Output) -> Result<Answer> {
         };
         let counts = pool.install(|| check_file(file, &blocklist, args.strict, &mut show))?;
         printed?;
-        sum.rows += counts.rows;
-        sum.dropped += counts.dropped;
-        sum.reported += counts.reported;
-        sum.bytes += counts.bytes;
+        sum.add(counts);
     }
     output.note(&format!(
         "checked     {:>11} rows   {} of text in {} files",
@@ -55,6 +52,14 @@ pub fn run(args: &CheckArgs, output: &Output) -> Result<Answer> {
     output.note(&format!("found       {:>11} rows   to drop", grouped(sum.dropped)));
     if sum.reported > 0 {
         output.note(&format!("reported    {:>11} rows   with boilerplate only", grouped(sum.reported)));
+    }
+    if !sum.unread.is_empty() {
+        let columns: Vec<String> =
+            sum.unread.iter().map(|(column, rows)| format!("`{column}` ({} rows)", grouped(*rows))).collect();
+        output.note(&format!(
+            "not checked text in columns {}: the rows are read as `prep` reads them without a mapping",
+            columns.join(", ")
+        ));
     }
     Ok(if sum.dropped > 0 { Answer::No } else { Answer::Yes })
 }

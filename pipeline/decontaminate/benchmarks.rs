@@ -68,6 +68,14 @@ pub enum BenchmarkError {
         #[source]
         source: SourceError,
     },
+    /// A definition or a file of prompts that is no text.
+    #[error("{place}: benchmark `{name}`: is not UTF-8")]
+    NotUtf8 {
+        /// The benchmark, or what the definition is called by.
+        name: String,
+        /// File, line and byte of the line.
+        place: String,
+    },
     /// An item without a prompt.
     #[error("{place}: benchmark `{name}`: {problem}")]
     Item {
@@ -100,7 +108,8 @@ impl BenchmarkError {
                 "name a known benchmark or suite (`potable blocklist list`), a definition (.toml) or a file of prompts (.jsonl, .txt)".to_owned(),
             ),
             BenchmarkError::Source { source, .. } => source.hint(),
-            BenchmarkError::Item { .. } => Some("name the right columns in the definition: `prompt`, `id`, `options`".to_owned()),
+            BenchmarkError::NotUtf8 { .. } => Some("save the file as UTF-8".to_owned()),
+            BenchmarkError::Item { .. } => Some("name the right columns in the definition: `prompt`, `id`, `options`, `canary_column`".to_owned()),
             BenchmarkError::NoCopy { .. } => Some(
                 "download the repository to DIR/OWNER/NAME and pass DIR: `--copies DIR`, or `[decontaminate] copies = \"DIR\"` in a recipe".to_owned(),
             ),
@@ -274,8 +283,18 @@ fn parse_definition<'a>(
     name: &str,
     base: &Path,
 ) -> Result<(BenchmarkDefinition, Folder<'a>), BenchmarkError> {
-    let (text, folder, label) = open_named(name, base)?;
-    Ok((BenchmarkDefinition::parse(&String::from_utf8_lossy(&text), &label)?, folder))
+    let (bytes, folder, label) = open_named(name, base)?;
+    Ok((BenchmarkDefinition::parse(utf8(name, &label, &bytes)?, &label)?, folder))
+}
+
+/// The text of a file, `label` being its name for messages.
+fn utf8<'t>(name: &str, label: &str, bytes: &'t [u8]) -> Result<&'t str, BenchmarkError> {
+    std::str::from_utf8(bytes).map_err(|e| {
+        let before = bytes.get(..e.valid_up_to()).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let column = before.rsplit(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len) + 1;
+        BenchmarkError::NotUtf8 { name: name.to_owned(), place: format!("{label}:{line}:{column}") }
+    })
 }
 
 /// The bytes of a definition or of a file of prompts, its folder and its name for messages.
@@ -337,15 +356,7 @@ fn not_found(name: &str, path: &Path) -> BenchmarkError {
 
 /// One prompt a line; a blank line is none.
 fn read_prompts(name: &str, label: &str, text: &[u8]) -> Result<LoadedBenchmark, BenchmarkError> {
-    let lines = std::str::from_utf8(text).map_err(|e| {
-        let before = text.get(..e.valid_up_to()).unwrap_or_default();
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        BenchmarkError::Item {
-            name: name.to_owned(),
-            place: format!("{label}:{line}"),
-            problem: "is not UTF-8".to_owned(),
-        }
-    })?;
+    let lines = utf8(name, label, text)?;
     let mut items = Vec::new();
     for (number, line) in (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         if words_of(line).is_empty() {
@@ -394,6 +405,7 @@ fn read_definition(
             sensitive: definition.sensitive,
             files: Vec::new(),
             canaries: definition.canaries.clone(),
+            definition: Some(definition.digest()),
         },
         items: Vec::new(),
     };
@@ -485,7 +497,7 @@ fn read_items(
             unseen.note(&present);
             let item = ItemColumns::of(definition, &present).and_then(|columns| {
                 let cells = chunk.batch.decode(index, &columns.names())?;
-                let canary = columns.canary(&cells)?;
+                let canary = columns.canary(&cells, definition.sensitive)?;
                 Ok((columns.item(&cells, number, definition)?, canary))
             });
             let (item, canary) = item.map_err(|problem| BenchmarkError::Item {

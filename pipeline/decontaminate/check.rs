@@ -1,5 +1,7 @@
 //! Checks rows of any corpus file against a blocklist, outside of a run.
 
+use std::collections::BTreeMap;
+
 use potable_blocklists::{Action, Blocklist};
 use rayon::prelude::*;
 
@@ -28,7 +30,7 @@ pub struct RowVerdict {
 }
 
 /// How many rows were looked at, and in how many something was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckCounts {
     /// Rows read.
     pub rows: u64,
@@ -38,6 +40,22 @@ pub struct CheckCounts {
     pub reported: u64,
     /// Bytes of text checked.
     pub bytes: u64,
+    /// Columns with text that was not checked, since the mapping of the row does not read them, and in how
+    /// many rows.
+    pub unread: BTreeMap<String, u64>,
+}
+
+impl CheckCounts {
+    /// Adds the counts of other rows.
+    pub fn add(&mut self, other: CheckCounts) {
+        self.rows += other.rows;
+        self.dropped += other.dropped;
+        self.reported += other.reported;
+        self.bytes += other.bytes;
+        for (column, rows) in other.unread {
+            *self.unread.entry(column).or_default() += rows;
+        }
+    }
 }
 
 /// Checks every row of a file and gives those with a match to `found`, in file order. Rows are mapped
@@ -70,10 +88,7 @@ pub fn check_file(
             .map(|chunk| check_chunk(file, chunk, blocklist, strict))
             .collect::<Result<_, _>>()?;
         for (verdicts, one) in checked {
-            counts.rows += one.rows;
-            counts.dropped += one.dropped;
-            counts.reported += one.reported;
-            counts.bytes += one.bytes;
+            counts.add(one);
             verdicts.into_iter().for_each(&mut *found);
         }
     }
@@ -150,6 +165,7 @@ fn check_chunk(
         let id = id.unwrap_or_else(|| format!("{}:{}", file.name, chunk.batch.row_number(index)));
         verdicts.push(RowVerdict { id, matches, texts: texts_of(&adapted) });
     }
+    counts.unread = rows.unread;
     Ok((verdicts, counts))
 }
 
@@ -159,11 +175,13 @@ struct Rows<'f> {
     /// Columns of the row before, and how they are mapped; nearly always those of the next one too.
     columns: Vec<String>,
     mapping: Option<Mapping>,
+    /// Columns with text that the mapping does not read, and in how many rows.
+    unread: BTreeMap<String, u64>,
 }
 
 impl<'f> Rows<'f> {
     fn new(file: &'f SourceFile) -> Self {
-        Rows { file, columns: Vec::new(), mapping: None }
+        Rows { file, columns: Vec::new(), mapping: None, unread: BTreeMap::new() }
     }
 
     /// The row's own id and the row; where the columns do not tell what it means, a conversation of all
@@ -183,6 +201,13 @@ impl<'f> Rows<'f> {
             };
             let wanted = mapping.columns.iter().map(|name| take(name).unwrap_or_default()).collect();
             if let Ok(Outcome::Keep(adapted)) = mapping.adapt(wanted, None) {
+                // those that were taken hold nothing now
+                for (column, _) in self.columns.iter().zip(&cells).filter(|(_, cell)| holds_text(cell)) {
+                    match self.unread.get_mut(column) {
+                        Some(rows) => *rows += 1,
+                        None => _ = self.unread.insert(column.clone(), 1),
+                    }
+                }
                 return Ok((id, adapted));
             }
             cells = self.decode(chunk, index)?.1;
@@ -208,6 +233,15 @@ fn leaves(cell: &Cell, messages: &mut Vec<Message>) {
         Cell::List(items) => items.iter().for_each(|item| leaves(item, messages)),
         Cell::Struct(fields) => fields.iter().for_each(|(_, value)| leaves(value, messages)),
         _ => {}
+    }
+}
+
+fn holds_text(cell: &Cell) -> bool {
+    match cell {
+        Cell::Text(text) => !text.is_empty(),
+        Cell::List(items) => items.iter().any(holds_text),
+        Cell::Struct(fields) => fields.iter().any(|(_, value)| holds_text(value)),
+        _ => false,
     }
 }
 

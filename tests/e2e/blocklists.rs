@@ -432,7 +432,9 @@ fn extend_refuses_when_a_benchmark_changed_or_what_it_was_built_from_is_gone() {
     case.put("more.txt", "How many legs do seven spiders and two beetles have together\n");
     let ran = case.potable(&["blocklist", "extend", "bench.blk", "more.txt"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("`bench`") && ran.stderr.contains("hint:"), "{}", ran.stderr);
+    for word in ["files of benchmark `bench`", "items.jsonl", "now `items.jsonl", "hint:"] {
+        assert!(ran.stderr.contains(word), "{}", ran.stderr);
+    }
     std::fs::remove_file(case.path("bench.blk.sources")).unwrap();
     let ran = case.potable(&["blocklist", "extend", "bench.blk", "more.txt"]);
     assert_eq!(ran.code, 2);
@@ -480,4 +482,201 @@ fn inspect_writes_the_items_as_a_table_for_other_tools() {
     assert_eq!(rows, 4);
     let ran = case.potable(&["blocklist", "inspect", "bench.blk"]);
     assert!(ran.stdout.contains("n = 13") && ran.stdout.contains("3 of 3 items protected"), "{}", ran.stdout);
+}
+
+/// Three items whose question is boilerplate, and one whose question is none.
+fn with_boilerplate() -> Case {
+    let case = case();
+    let stem = "Which of the following statements about the passage above is true?";
+    let options = [
+        [
+            "a copper kettle boils sooner on the lower shelf of that stove",
+            "no kettle was filled before the miller came",
+        ],
+        [
+            "seven herons left the estuary as soon as ice had formed",
+            "the ferryman counted all but two of the herons",
+        ],
+        [
+            "her uncle sold a brass telescope to pay for the lessons",
+            "a telescope of brass was never for sale there",
+        ],
+    ];
+    let mut items: Vec<Value> =
+        options.iter().map(|options| json!({"question": stem, "options": options})).collect();
+    items.push(json!({"question": LONG, "options": []}));
+    items.push(json!({"question": "Why not?", "options": []}));
+    case.put("items.jsonl", items.iter().map(|item| item.to_string() + "\n").collect::<String>());
+    case
+}
+
+#[test]
+fn an_item_whose_question_is_boilerplate_is_not_counted_as_protected() {
+    let case = with_boilerplate();
+    let ran = case.potable(&["blocklist", "build", "items.jsonl", "-o", "bench.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let said = "1 of 5 items protected (1 by n-gram, 0 whole), 1 from near copies too, 4 not (3 only with an option behind, 1 too short)";
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    // what is counted is what drops a row
+    let ask = |question: &str| json!({"text": question}).to_string() + "\n";
+    let stem = "Which of the following statements about the passage above is true?";
+    case.put("bare.jsonl", ask(stem));
+    assert!(checked(&case, "bare.jsonl").iter().all(|hit| hit["action"] == "report"));
+    case.put("with.jsonl", ask(&format!("{stem} No kettle was filled before the miller came.")));
+    assert!(checked(&case, "with.jsonl").iter().any(|hit| hit["action"] == "drop"));
+    let ran = case.potable(&["blocklist", "inspect", "bench.blk", "--unprotected"]);
+    let lines: Vec<Vec<&str>> = ran.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let expected: [&[&str]; 4] = [
+        &["items", "with-option", "0"],
+        &["items", "with-option", "1"],
+        &["items", "with-option", "2"],
+        &["items", "too-short", "4"],
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn an_item_that_stands_in_several_others_is_not_counted_as_protected() {
+    let case = case();
+    let stock = "Find the sum of all such integers below the bound";
+    let topics =
+        ["lighthouses on a bay of slate", "wagons in a quarry of chalk", "barges behind a lock of oak"];
+    let mut stems = vec![stock.to_owned()];
+    stems.extend(topics.map(|topic| {
+        let tale = format!(
+            "Nine old {topic} were numbered by a clerk who left gaps for those that had burnt down or sunk"
+        );
+        format!("{tale}, and {topic} were numbered twice. {stock}")
+    }));
+    case.put(
+        "items.jsonl",
+        stems.iter().map(|stem| json!({"question": stem}).to_string() + "\n").collect::<String>(),
+    );
+    let ran = case.potable(&["blocklist", "build", "items.jsonl", "-o", "bench.blk"]);
+    assert!(
+        ran.stderr.contains("3 of 4 items protected") && ran.stderr.contains("1 not (1 boilerplate)"),
+        "{}",
+        ran.stderr
+    );
+    case.put("rows.jsonl", json!({"text": stock}).to_string() + "\n");
+    assert!(checked(&case, "rows.jsonl").iter().all(|hit| hit["action"] == "report"));
+}
+
+/// What `extend` says when what lies beside the blocklist is changed by `change`; the blocklist stays.
+fn extend_refused(change: impl FnOnce(&Case), words: &[&str]) {
+    let case = built();
+    case.put("more.txt", "How many legs do seven spiders and two beetles have together\n");
+    let before = std::fs::read(case.path("bench.blk")).unwrap();
+    change(&case);
+    let ran = case.potable(&["blocklist", "extend", "bench.blk", "more.txt"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    for word in words.iter().chain(&["bench.blk", "hint:"]) {
+        assert!(ran.stderr.contains(word), "`{word}` is not in:\n{}", ran.stderr);
+    }
+    assert_eq!(std::fs::read(case.path("bench.blk")).unwrap(), before);
+}
+
+fn edit_sources(case: &Case, from: &str, to: &str) {
+    let sources = std::fs::read_to_string(case.path("bench.blk.sources")).unwrap();
+    assert!(sources.contains(from), "{sources}");
+    case.put("bench.blk.sources", sources.replace(from, to));
+}
+
+#[test]
+fn extend_refuses_another_n_and_names_both() {
+    extend_refused(|case| edit_sources(case, "ngram = 13", "ngram = 8"), &["with n `13`", "now `8`"]);
+}
+
+#[test]
+fn extend_refuses_another_background_and_names_both() {
+    extend_refused(
+        |case| {
+            case.put("clean.txt.jsonl", json!({"text": "a page about nothing at all"}).to_string() + "\n");
+            edit_sources(case, "ngram = 13", "ngram = 13\nbackground = [\"clean.txt.jsonl\"]");
+        },
+        &["with background `none`", "now `1 texts, least 3, sha256:"],
+    );
+}
+
+#[test]
+fn extend_refuses_another_definition_and_names_both() {
+    extend_refused(
+        |case| {
+            let bench = std::fs::read_to_string(case.path("bench.toml")).unwrap();
+            case.put("bench.toml", bench + "strip = [\"before noon?\"]\n");
+        },
+        &["definition of benchmark `bench`", "`sha256:", "now `sha256:"],
+    );
+}
+
+#[test]
+fn extend_does_not_mind_comments_in_a_definition() {
+    let case = built();
+    let bench = std::fs::read_to_string(case.path("bench.toml")).unwrap();
+    case.put("bench.toml", format!("# a remark\ntitle = \"Bench\"\n{bench}"));
+    case.put("more.txt", "How many legs do seven spiders and two beetles have together\n");
+    let ran = case.potable(&["blocklist", "extend", "bench.blk", "more.txt"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}
+
+#[test]
+fn check_names_the_columns_that_it_leaves_unread() {
+    let case = built();
+    let row = |n: u32| {
+        json!({"id": n.to_string(), "prompt": "What is a good name for a cat?", "response": "Ash.", "notes": LONG, "score": 3})
+            .to_string()
+            + "\n"
+    };
+    case.put("rows.jsonl", row(1) + &row(2));
+    let ran = case.potable(&["blocklist", "check", "bench.blk", "rows.jsonl"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let said = "not checked text in columns `id` (2 rows), `notes` (2 rows)";
+    assert!(ran.stderr.contains(said) && !ran.stderr.contains("score"), "{}", ran.stderr);
+    // where no mapping fits, every column is read
+    case.put("rows.jsonl", json!({"notes": LONG, "more": "and more"}).to_string() + "\n");
+    let ran = case.potable(&["blocklist", "check", "bench.blk", "rows.jsonl"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(!ran.stderr.contains("not checked"), "{}", ran.stderr);
+}
+
+#[test]
+fn refuses_a_canary_of_a_sensitive_benchmark_that_is_no_guid_and_writes_none_of_it() {
+    let case = with_canary_column();
+    let secret = "Which of nine kestrels left the estuary first";
+    case.put(
+        "items.csv",
+        format!("Question,Canary String\n\"{LONG}\",demo:{}\n\"{SHORT}\",{secret}\n", GUIDS[0]),
+    );
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "x.blk"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    for word in ["items.csv: row 1", "no GUID in canary column `Canary String`", "hint:"] {
+        assert!(ran.stderr.contains(word), "{}", ran.stderr);
+    }
+    assert!(!ran.stderr.contains("kestrels") && !case.path("x.blk").exists(), "{}", ran.stderr);
+    // a benchmark whose text may be written keeps such a canary
+    let bench = std::fs::read_to_string(case.path("bench.toml")).unwrap();
+    case.put("bench.toml", bench.replace("sensitive = true\n", ""));
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "x.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}
+
+#[test]
+fn refuses_a_column_of_prompts_as_ids() {
+    let case = case();
+    case.put(
+        "bench.toml",
+        "name = \"bench\"\nfiles = [\"items.jsonl\"]\nid = \"question\"\nprompt = \"question\"\n",
+    );
+    build_refused(
+        &case,
+        &["bench.toml"],
+        &["items.jsonl", "`question`", "a blocklist holds ids, and no text"],
+    );
+}
+
+#[test]
+fn refuses_a_definition_that_is_not_utf_8_and_says_where() {
+    let case = case();
+    case.put("bench.toml", b"name = \"bench\"\nfiles = [\"items.jsonl\"]\nprompt = \"qu\xe9stion\"\n");
+    build_refused(&case, &["bench.toml"], &["bench.toml:3:13", "is not UTF-8", "hint:"]);
 }
