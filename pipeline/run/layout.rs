@@ -5,15 +5,15 @@
 //! written in any order and on any machine.
 
 use potable_manifests::Split;
-use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
-use super::plan::Plan;
-use super::select::{SampleRef, SelectedRow, Selection};
+use super::error::RunError;
+use super::select::{Rules, SampleRef, SelectedRow, Selection};
 use crate::pack::{Fit, Packer, Slice};
-use crate::source::row::{RowId, SampleId, SampleName};
+use crate::source::row::{RowId, SampleId};
 
 /// Partitions that share a tail.
-const TAIL_PARTITIONS: usize = 16;
+const TAIL_PARTITIONS: u32 = 16;
 
 /// A sample or a part of it, on its way into a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,52 +47,129 @@ pub struct ClassLayout {
     pub packs: Vec<Vec<Piece>>,
 }
 
-/// The packs of a whole run.
-#[derive(Clone, Debug, Default)]
-pub struct Layout {
-    /// By partition, then by tail. A tail's number follows those of the partitions.
-    pub partitions: Vec<Vec<ClassLayout>>,
+/// The place of a train pack in the seeded order by which packs for calibration are chosen: a hash of
+/// the name of its first sample, then that sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PackKey(u64, SampleKey);
+
+/// Source, file, row, turn, fragment, repeat.
+type SampleKey = (u32, u32, u64, u32, u32, u32);
+
+/// The packs of a run, laid out a partition at a time.
+pub struct Layout<'a> {
+    rules: &'a Rules,
+    selection: &'a Selection,
+    packer: Packer,
 }
 
-impl Layout {
-    /// Lays out what select let through.
-    pub fn new(plan: &Plan, selection: &Selection) -> Layout {
-        let laying = Laying { plan, packer: Packer::new(plan.phase.pack.clone()) };
-        let several = selection.partitions.len() > 1;
-        let all = &selection.partitions;
-        let times = all.iter().flatten().map(|row| row.times).max().unwrap_or(1);
-        let mut parted: Vec<Parted> = (0..all.len())
-            .into_par_iter()
-            .map(|number| laying.partition(&rows_of(all, number, times), several))
-            .collect();
-        let groups: Vec<&mut [Parted]> = parted.chunks_mut(TAIL_PARTITIONS).collect();
-        let tails: Vec<Vec<ClassLayout>> = groups.into_par_iter().map(|group| laying.tail(group)).collect();
-        let mut partitions: Vec<Vec<ClassLayout>> = parted.into_iter().map(|one| one.whole).collect();
-        if several {
-            partitions.extend(tails);
-        }
-        Layout { partitions }
+impl<'a> Layout<'a> {
+    /// The layout of what select let through.
+    pub fn new(rules: &'a Rules, selection: &'a Selection) -> Self {
+        Layout { rules, selection, packer: Packer::new(rules.pack.clone()) }
     }
 
-    /// A seeded choice of `count` train packs, or all if there are fewer, in seeded order.
-    pub fn choice(&self, plan: &Plan, count: u64) -> Vec<Vec<Piece>> {
-        let laying = Laying { plan, packer: Packer::new(plan.phase.pack.clone()) };
-        let train = self.partitions.iter().flatten().filter(|class| class.split == Split::Train);
-        let packs = train.flat_map(|class| &class.packs);
-        let keyed = packs.filter_map(|pack| {
-            let first = pack.first()?;
-            Some(((laying.hash(first, CALIBRATION), first.id()), pack))
-        });
-        let mut keyed: Vec<_> = keyed.collect();
-        keyed.sort_unstable_by_key(|(key, _)| *key);
-        keyed.into_iter().take(count as usize).map(|(_, pack)| pack.clone()).collect()
-    }
-
-    /// How many partitions and tails there are for so many partitions.
+    /// How many partitions and tails there are for so many partitions. A tail's number follows those
+    /// of the partitions.
     pub fn count(partitions: u32) -> u32 {
-        let tails = partitions.div_ceil(TAIL_PARTITIONS as u32);
+        let tails = partitions.div_ceil(TAIL_PARTITIONS);
         if partitions > 1 { partitions + tails } else { partitions }
     }
+
+    /// The packs of a partition or a tail, by split and class. A tail takes as many partitions as it
+    /// has one after the other; each time a partition of the selection is read.
+    ///
+    /// # Errors
+    /// A selection that is missing or damaged.
+    pub fn partition(&self, number: u32) -> Result<Vec<ClassLayout>, RunError> {
+        let partitions = self.rules.partitions;
+        let Some(tail) = number.checked_sub(partitions) else {
+            return Ok(self.part(number)?.whole);
+        };
+        let mut classes: Vec<(Split, usize, Vec<Piece>)> = Vec::new();
+        for member in members(tail, partitions) {
+            for (split, class, pieces) in self.part(member)?.left {
+                match classes.iter_mut().find(|(s, c, _)| (*s, *c) == (split, class)) {
+                    Some((_, _, all)) => all.extend(pieces),
+                    None => classes.push((split, class, pieces)),
+                }
+            }
+        }
+        classes.sort_by_key(|&(split, class, _)| (split, class));
+        let pack = |(split, class, pieces)| ClassLayout {
+            split,
+            class,
+            packs: self.pack(class, pieces, Tail::Kept).0,
+        };
+        Ok(classes.into_iter().map(pack).collect())
+    }
+
+    /// Partitions of the selection that the layout of a partition or a tail reads; the tokens of no
+    /// other partition stand in its packs.
+    pub fn reads(&self, number: u32) -> Vec<u32> {
+        let partitions = self.rules.partitions;
+        let members = match number.checked_sub(partitions) {
+            Some(tail) => members(tail, partitions),
+            None => number..(number + 1).min(partitions),
+        };
+        let mut reads: Vec<u32> =
+            members.flat_map(|member| self.homes(member)).map(|(home, _)| home).collect();
+        reads.sort_unstable();
+        reads.dedup();
+        reads
+    }
+
+    /// The first `count` train packs of a partition in the order in which they are chosen.
+    pub fn first_keys(&self, classes: &[ClassLayout], count: u64) -> Vec<PackKey> {
+        let mut keys: Vec<PackKey> = self.train(classes).map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        keys.truncate(count as usize);
+        keys
+    }
+
+    /// A seeded choice of `count` train packs, or all if there are fewer, in seeded order. `keys` are
+    /// the first ones of each partition and tail, by number.
+    ///
+    /// # Errors
+    /// A selection that is missing or damaged.
+    pub fn choice<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [PackKey]>,
+        count: u64,
+    ) -> Result<Vec<Vec<Piece>>, RunError> {
+        let all = (0..).zip(keys).flat_map(|(number, keys)| keys.iter().map(move |key| (*key, number)));
+        let mut all: Vec<(PackKey, u32)> = all.collect();
+        all.sort_unstable();
+        all.truncate(count as usize);
+        let mut numbers: Vec<u32> = all.iter().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut chosen = Vec::new();
+        for number in numbers {
+            let classes = self.partition(number)?;
+            let wanted = |key: &PackKey| all.binary_search(&(*key, number)).is_ok();
+            let packs = self.train(&classes).filter(|(key, _)| wanted(key));
+            chosen.extend(packs.map(|(key, pack)| (key, pack.clone())));
+        }
+        chosen.sort_unstable_by_key(|(key, _)| *key);
+        Ok(chosen.into_iter().map(|(_, pack)| pack).collect())
+    }
+
+    /// Train packs with their keys.
+    fn train<'c>(&self, classes: &'c [ClassLayout]) -> impl Iterator<Item = (PackKey, &'c Vec<Piece>)> {
+        let train = classes.iter().filter(|class| class.split == Split::Train);
+        train.flat_map(|class| &class.packs).filter_map(|pack| {
+            let first = pack.first()?;
+            let SampleId { row: RowId { source, file, row }, turn, fragment, repeat } = first.id();
+            let key = (source, file, row, turn, fragment, repeat);
+            Some((PackKey(self.hash(first, CALIBRATION), key), pack))
+        })
+    }
+}
+
+/// The partitions of a tail.
+fn members(tail: u32, partitions: u32) -> std::ops::Range<u32> {
+    let first = tail.saturating_mul(TAIL_PARTITIONS).min(partitions);
+    first..first.saturating_add(TAIL_PARTITIONS).min(partitions)
 }
 
 /// A partition: packs that stay, and the pieces that go to the tail, by split and class.
@@ -112,60 +189,59 @@ struct Taken<'a> {
     row: &'a SelectedRow,
 }
 
-/// The rows of a partition. A row that is taken again goes to the partition after, so that the copies of
-/// a row spread.
-fn rows_of(partitions: &[Vec<SelectedRow>], number: usize, times: u32) -> Vec<Taken<'_>> {
-    let count = partitions.len().max(1);
-    let mut taken = Vec::new();
-    for repeat in 0..times {
-        let home = (number + count - repeat as usize % count) % count;
-        let rows = partitions.get(home).into_iter().flatten().filter(|row| row.times > repeat);
-        taken.extend(rows.map(|row| Taken { partition: home as u32, repeat, row }));
+/// What becomes of packs that are far from full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    /// They stay.
+    Kept,
+    /// Their pieces are given back.
+    Given,
+}
+
+impl Layout<'_> {
+    /// The partitions whose rows stand in a partition, with how often those were taken before. A row that
+    /// is taken again goes to the partition after, so that the copies of a row spread.
+    fn homes(&self, number: u32) -> impl Iterator<Item = (u32, u32)> {
+        let times = &self.selection.summary.times;
+        let (count, most) = (self.rules.partitions.max(1), times.iter().copied().max().unwrap_or(1));
+        (0..most).filter_map(move |repeat| {
+            let home = (number + count - repeat % count) % count;
+            (*times.get(home as usize)? > repeat).then_some((home, repeat))
+        })
     }
-    taken
-}
 
-struct Laying<'a> {
-    plan: &'a Plan,
-    packer: Packer,
-}
-
-impl Laying<'_> {
-    fn partition(&self, rows: &[Taken], tail: bool) -> Parted {
+    /// A partition: what stays in it, and what goes to its tail.
+    fn part(&self, number: u32) -> Result<Parted, RunError> {
+        let mut read: Vec<(u32, Vec<SelectedRow>)> = Vec::new();
+        for (home, _) in self.homes(number) {
+            if read.iter().all(|(other, _)| *other != home) {
+                read.push((home, self.selection.partition(home)?));
+            }
+        }
+        let rows_of = |home: u32| read.iter().find(|(other, _)| *other == home).map(|(_, rows)| rows);
+        let taken = self.homes(number).flat_map(|(partition, repeat)| {
+            let rows = rows_of(partition).into_iter().flatten().filter(move |row| row.times > repeat);
+            rows.map(move |row| Taken { partition, repeat, row })
+        });
+        let tail = if self.rules.partitions > 1 { Tail::Given } else { Tail::Kept };
         let mut parted = Parted::default();
-        for (split, class, pieces) in self.pieces(rows) {
+        for (split, class, pieces) in self.pieces(taken) {
             let (packs, left) = self.pack(class, pieces, tail);
             parted.whole.push(ClassLayout { split, class, packs });
             parted.left.push((split, class, left));
         }
-        parted
-    }
-
-    /// What several partitions left, packed together.
-    fn tail(&self, group: &mut [Parted]) -> Vec<ClassLayout> {
-        let mut classes: Vec<(Split, usize, Vec<Piece>)> = Vec::new();
-        for (split, class, pieces) in group.iter_mut().flat_map(|one| one.left.drain(..)) {
-            match classes.iter_mut().find(|(s, c, _)| (*s, *c) == (split, class)) {
-                Some((_, _, all)) => all.extend(pieces),
-                None => classes.push((split, class, pieces)),
-            }
-        }
-        classes.sort_by_key(|&(split, class, _)| (split, class));
-        let pack =
-            |(split, class, pieces)| ClassLayout { split, class, packs: self.pack(class, pieces, false).0 };
-        classes.into_iter().map(pack).collect()
+        Ok(parted)
     }
 
     /// The pieces of a partition, by split and class.
-    fn pieces(&self, rows: &[Taken]) -> Vec<(Split, usize, Vec<Piece>)> {
+    fn pieces<'r>(&self, rows: impl Iterator<Item = Taken<'r>>) -> Vec<(Split, usize, Vec<Piece>)> {
         let classes = self.packer.lengths().len();
         let splits = [Split::Train, Split::Validation];
         let mut all: Vec<(Split, usize, Vec<Piece>)> = splits
             .iter()
             .flat_map(|&split| (0..classes).map(move |class| (split, class, Vec::new())))
             .collect();
-        for &Taken { partition, repeat, row } in rows {
-            let held_out = is_held_out(self.plan, row.key);
+        for Taken { partition, repeat, row } in rows {
             for &sample in &row.samples {
                 let whole = Piece {
                     partition,
@@ -178,7 +254,7 @@ impl Laying<'_> {
                     order: 0,
                 };
                 let (class, pieces) = self.cut(whole);
-                let place = usize::from(held_out) * classes + class;
+                let place = usize::from(row.held_out) * classes + class;
                 if let Some((_, _, into)) = all.get_mut(place) {
                     into.extend(pieces);
                 }
@@ -208,16 +284,16 @@ impl Laying<'_> {
         }
     }
 
-    /// Packs pieces of one class in seeded order and shuffles the packs; with `tail`, gives the
-    /// pieces of packs far from full back.
-    fn pack(&self, class: usize, mut pieces: Vec<Piece>, tail: bool) -> (Vec<Vec<Piece>>, Vec<Piece>) {
+    /// Packs pieces of one class in seeded order and shuffles the packs; gives the pieces of packs far
+    /// from full back, if they do not stay.
+    fn pack(&self, class: usize, mut pieces: Vec<Piece>, tail: Tail) -> (Vec<Vec<Piece>>, Vec<Piece>) {
         for piece in &mut pieces {
             piece.order = self.hash(piece, SAMPLE_ORDER);
         }
         pieces.sort_unstable_by_key(|piece| (piece.order, piece.id()));
         let tokens: Vec<u32> = pieces.iter().map(|piece| piece.to - piece.from).collect();
         let mut packs = self.packer.pack(class, &tokens);
-        let left = if tail { self.packer.take_tail(class, &mut packs) } else { Vec::new() };
+        let left = if tail == Tail::Given { self.packer.take_tail(class, &mut packs) } else { Vec::new() };
         let mut cuts = vec![0u32; pieces.len()];
         let mut resolve = |pack: Vec<Slice>| -> Vec<Piece> {
             let slices = pack.into_iter();
@@ -230,8 +306,8 @@ impl Laying<'_> {
     }
 
     fn hash(&self, piece: &Piece, salt: u64) -> u64 {
-        let name = name(self.plan, piece);
-        xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), self.plan.phase.seed ^ salt)
+        let name = self.rules.name_of(piece.id());
+        xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), self.rules.seed ^ salt)
     }
 }
 
@@ -246,26 +322,12 @@ fn part(pieces: &[Piece], slice: Slice, cuts: &mut [u32]) -> Option<Piece> {
 }
 
 impl Piece {
-    fn id(&self) -> SampleId {
+    /// The id of the sample or the part.
+    pub fn id(&self) -> SampleId {
         SampleId { row: self.row, turn: self.sample.turn, fragment: self.fragment, repeat: self.repeat }
     }
-}
-
-/// The id of a piece as text.
-pub fn name(plan: &Plan, piece: &Piece) -> String {
-    let Some(source) = plan.sources.get(piece.row.source as usize) else { return String::new() };
-    let file = source.files.get(piece.row.file as usize).map_or("", |f| f.file.name.as_str());
-    SampleName { source: &source.config.name, file, id: piece.id() }.to_string()
 }
 
 const SAMPLE_ORDER: u64 = 0x5a4d_504c_4f52_4445;
 const PACK_ORDER: u64 = 0x5041_434b_4f52_4445;
 const CALIBRATION: u64 = 0x4341_4c49_4252_4154;
-const HELD_OUT: u64 = 0x4845_4c44_4f55_5421;
-
-/// Whether a row is held out: a seeded hash of its content, so that equal rows never straddle.
-pub fn is_held_out(plan: &Plan, key: u128) -> bool {
-    let (seed, ppm) = (plan.phase.seed, plan.phase.output.validation_ppm);
-    let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&key.to_le_bytes(), seed ^ HELD_OUT);
-    u128::from(hash) * 1_000_000 < u128::from(ppm) << 64
-}

@@ -1,6 +1,8 @@
 //! Mixtures: how far down the seeded order of its rows a source is taken, and how many times, so that
 //! its caps are met to the row.
 
+use serde::{Deserialize, Serialize};
+
 use super::plan::{Plan, PlannedSource};
 use crate::source::row::RowId;
 
@@ -46,7 +48,8 @@ pub enum Reach {
 }
 
 /// A cap that is not met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Missing {
     /// Rows or tokens asked for.
     pub asked: u64,
@@ -54,30 +57,135 @@ pub struct Missing {
     pub there: u64,
 }
 
-/// How far `rows`, sorted, are taken: until one of the caps is met, `repeats` times at most.
-pub fn reach(rows: &[Candidate], caps: &[Cap], repeats: u32) -> Reach {
-    if caps.is_empty() {
-        return Reach::Every { times: 1, missing: None };
+/// Rows and their tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    rows: u64,
+    tokens: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        self.rows += other.rows;
+        self.tokens += other.tokens;
     }
-    let (mut count, mut tokens) = (0u64, 0u64);
-    for passes in 0..repeats.max(1) {
-        for row in rows.iter().filter(|row| passes == 0 || !row.once) {
-            count += 1;
-            tokens += row.tokens;
-            let met = caps.iter().any(|cap| match *cap {
-                Cap::Rows(cap) => count >= cap,
-                Cap::Tokens(cap) => tokens >= cap,
-            });
-            if met {
-                return Reach::Upto { passes, last: (row.hash, row.id) };
+
+    fn meets(&self, caps: &[Cap]) -> bool {
+        caps.iter().any(|cap| match *cap {
+            Cap::Rows(cap) => self.rows >= cap,
+            Cap::Tokens(cap) => self.tokens >= cap,
+        })
+    }
+}
+
+/// The rows of a source by sampling hash. Buckets are as fine for small hashes as for great ones: each
+/// power of two has the same number of them, so that a source of which only the smallest hashes are
+/// mapped has as many buckets as a whole one.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    bits: u32,
+    /// Rows of the first pass, and those of them that are taken in further ones.
+    buckets: Vec<(Tally, Tally)>,
+}
+
+/// What a histogram says of a source's caps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// How far they reach: to the end.
+    Reach(Reach),
+    /// The last row is in a bucket.
+    Within(Within),
+}
+
+/// The bucket of the last row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Within {
+    bits: u32,
+    bucket: usize,
+    passes: u32,
+    /// What was taken before the bucket.
+    before: Tally,
+}
+
+impl Histogram {
+    /// An empty one with `2^bits` buckets for each power of two.
+    pub fn new(bits: u32) -> Self {
+        Histogram { bits, buckets: vec![<(Tally, Tally)>::default(); 65 << bits] }
+    }
+
+    /// Adds a row.
+    pub fn add(&mut self, row: Candidate) {
+        if let Some((first, again)) = self.buckets.get_mut(bucket_of(row.hash, self.bits)) {
+            let one = Tally { rows: 1, tokens: row.tokens };
+            first.add(one);
+            if !row.once {
+                again.add(one);
             }
         }
     }
-    let missing = caps.iter().map(|cap| match *cap {
-        Cap::Rows(asked) => Missing { asked, there: count },
-        Cap::Tokens(asked) => Missing { asked, there: tokens },
-    });
-    Reach::Every { times: repeats.max(1), missing: missing.min_by_key(Missing::factor_ppm) }
+
+    /// Adds the rows of another one, which has as many buckets.
+    pub fn merge(&mut self, other: &Histogram) {
+        for (sum, one) in self.buckets.iter_mut().zip(&other.buckets) {
+            sum.0.add(one.0);
+            sum.1.add(one.1);
+        }
+    }
+
+    /// How far the rows are taken in the order of their hashes: until one of the caps is met, `repeats`
+    /// times at most.
+    pub fn find(&self, caps: &[Cap], repeats: u32) -> Found {
+        if caps.is_empty() {
+            return Found::Reach(Reach::Every { times: 1, missing: None });
+        }
+        let repeats = repeats.max(1);
+        let mut taken = Tally::default();
+        for passes in 0..repeats {
+            let tally = |buckets: &(Tally, Tally)| if passes == 0 { buckets.0 } else { buckets.1 };
+            for (bucket, one) in self.buckets.iter().map(tally).enumerate().filter(|(_, one)| one.rows > 0) {
+                let before = taken;
+                taken.add(one);
+                if taken.meets(caps) {
+                    return Found::Within(Within { bits: self.bits, bucket, passes, before });
+                }
+            }
+        }
+        let missing = caps.iter().map(|cap| match *cap {
+            Cap::Rows(asked) => Missing { asked, there: taken.rows },
+            Cap::Tokens(asked) => Missing { asked, there: taken.tokens },
+        });
+        let missing = missing.min_by_key(Missing::factor_ppm);
+        Found::Reach(Reach::Every { times: repeats, missing })
+    }
+}
+
+/// The bucket of a hash: its highest bit, then the `bits` bits behind that. Buckets ascend with hashes.
+fn bucket_of(hash: u64, bits: u32) -> usize {
+    let width = u64::BITS - hash.leading_zeros();
+    let behind = hash.checked_shl(u64::BITS - width + 1).unwrap_or(0);
+    let fine = behind.checked_shr(u64::BITS - bits).unwrap_or(0);
+    (u64::from(width) << bits | fine) as usize
+}
+
+impl Within {
+    /// Whether a hash belongs to the bucket.
+    pub fn holds(&self, hash: u64) -> bool {
+        bucket_of(hash, self.bits) == self.bucket
+    }
+
+    /// How far the source is taken; `rows` are those of the bucket, sorted.
+    pub fn reach(&self, rows: &[Candidate], caps: &[Cap]) -> Reach {
+        let mut taken = self.before;
+        let mut last = (0, RowId::default());
+        for row in rows.iter().filter(|row| self.passes == 0 || !row.once) {
+            taken.add(Tally { rows: 1, tokens: row.tokens });
+            last = (row.hash, row.id);
+            if taken.meets(caps) {
+                break;
+            }
+        }
+        Reach::Upto { passes: self.passes, last }
+    }
 }
 
 impl Reach {
@@ -123,7 +231,7 @@ mod tests {
     use super::*;
 
     fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
-        proptest::collection::vec((0u64..6, 1u64..50, proptest::bool::weighted(0.2)), 0..40).prop_map(
+        proptest::collection::vec((0u64..20, 1u64..50, proptest::bool::weighted(0.2)), 0..40).prop_map(
             |rows| {
                 let candidate = |(row, (hash, tokens, once))| {
                     let id = RowId { source: 0, file: 0, row };
@@ -139,6 +247,23 @@ mod tests {
     fn caps() -> impl Strategy<Value = Vec<Cap>> {
         let cap = prop_oneof![(1u64..120).prop_map(Cap::Rows), (1u64..3000).prop_map(Cap::Tokens)];
         proptest::collection::vec(cap, 0..3)
+    }
+
+    fn reach(rows: &[Candidate], caps: &[Cap], (repeats, bits): (u32, u32)) -> Reach {
+        let mut histogram = Histogram::new(bits);
+        let (some, others) = rows.split_at(rows.len() / 2);
+        some.iter().for_each(|row| histogram.add(*row));
+        let mut other = Histogram::new(bits);
+        others.iter().for_each(|row| other.add(*row));
+        histogram.merge(&other);
+        match histogram.find(caps, repeats) {
+            Found::Reach(reach) => reach,
+            Found::Within(within) => {
+                let rows: Vec<Candidate> =
+                    rows.iter().filter(|row| within.holds(row.hash)).copied().collect();
+                within.reach(&rows, caps)
+            }
+        }
     }
 
     /// The rows one by one, in the order in which they are taken, until a cap is met.
@@ -166,9 +291,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_mixture_takes_what_counting_row_by_row_takes(
-            rows in candidates(), caps in caps(), repeats in 1u32..5,
+            rows in candidates(), caps in caps(), repeats in 1u32..5, bits in 0u32..4,
         ) {
-            let reach = reach(&rows, &caps, repeats);
+            let reach = reach(&rows, &caps, (repeats, bits));
             let taken = one_by_one(&rows, &caps, repeats);
             for row in &rows {
                 let expected = taken.iter().filter(|other| other.id == row.id).count() as u32;
@@ -178,9 +303,9 @@ mod tests {
 
         #[test]
         fn a_share_of_tokens_is_met_to_the_row(
-            rows in candidates(), asked in 1u64..3000, repeats in 1u32..5,
+            rows in candidates(), asked in 1u64..3000, repeats in 1u32..5, bits in 0u32..4,
         ) {
-            let reach = reach(&rows, &[Cap::Tokens(asked)], repeats);
+            let reach = reach(&rows, &[Cap::Tokens(asked)], (repeats, bits));
             let taken: u64 = rows.iter().map(|row| u64::from(reach.times(row)) * row.tokens).sum();
             match reach {
                 Reach::Upto { last, .. } => {
@@ -192,6 +317,13 @@ mod tests {
                     prop_assert!(taken < asked);
                 }
             }
+        }
+
+        #[test]
+        fn buckets_ascend_with_hashes(a in any::<u64>(), b in any::<u64>(), shift in 0u32..64, bits in 0u32..9) {
+            let (a, b) = (a.min(b) >> shift, a.max(b) >> shift);
+            prop_assert!(bucket_of(a, bits) <= bucket_of(b, bits));
+            prop_assert!(bucket_of(b, bits) < 65 << bits);
         }
 
         #[test]

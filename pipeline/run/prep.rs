@@ -1,9 +1,11 @@
 //! `prep`: the whole run, phase by phase.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use potable_blocklists::{Blocklist, known};
-use potable_manifests::{Digest, Index, IndexedPhase, Manifest, RunBlock};
+use potable_manifests::{Digest, Hasher, Index, IndexedPhase, Manifest, RunBlock};
 
 use super::error::RunError;
 use super::folder::{Found, OutputFolder};
@@ -17,14 +19,14 @@ use super::render;
 use super::rows::Stages;
 use super::sampling;
 use super::seal::{Sealing, locked_benchmarks};
-use super::select::{Selection, select};
+use super::select::{Keys, Limits, Rules, Selecting, Selection, select};
 use super::staged::{STAGE_FORMAT, Staged};
 use crate::decontaminate::benchmarks::{self, BenchmarkError};
 use crate::normalise::ChatTemplate;
 use crate::recipe::file::Exact;
 use crate::recipe::resolve::{Against, ResolvedPhase};
 use crate::recipe::{Recipe, RecipeError, Supply};
-use crate::shard::write_atomic;
+use crate::shard::{AtomicFile, write_atomic};
 use crate::source::{Format, SourceError};
 
 /// How to run; nothing here changes an output byte but `limit`.
@@ -117,17 +119,17 @@ fn prep_phases(
         super::folder::remove(&options.out.join("manifest.json"))?;
     }
     let mut reports = Vec::new();
-    let mut taken: Vec<(String, Exact, Vec<u128>)> = Vec::new();
+    let mut taken: Vec<(String, Exact, PathBuf)> = Vec::new();
     for phase in &recipe.phases {
         let out = phase.name.as_ref().map_or(options.out.clone(), |name| options.out.join(name));
         let excluded = match &phase.exclude_phase {
-            None => &[][..],
-            Some(other) => excluded(&taken, other, phase.exact)?,
+            None => None,
+            Some(other) => Some(excluded(&taken, other, phase.exact)?),
         };
         let run = PhaseRun { recipe, supply, phase, options, progress, pool: &pool, out };
         let (report, keys) = run.run(excluded)?;
         reports.push(report);
-        if let Some(name) = &phase.name {
+        if let (Some(name), Some(keys)) = (&phase.name, keys) {
             taken.push((name.clone(), phase.exact, keys));
         }
     }
@@ -176,10 +178,10 @@ pub fn blocklist(phase: &ResolvedPhase, base: &Path, supply: &Supply) -> Result<
 }
 
 fn excluded<'k>(
-    taken: &'k [(String, Exact, Vec<u128>)],
+    taken: &'k [(String, Exact, PathBuf)],
     other: &str,
     exact: Exact,
-) -> Result<&'k [u128], RunError> {
+) -> Result<&'k Path, RunError> {
     let found = taken.iter().find(|(name, _, _)| name == other);
     match found {
         Some((_, theirs, keys)) if *theirs == exact => Ok(keys),
@@ -205,16 +207,25 @@ struct PhaseRun<'a> {
     out: PathBuf,
 }
 
+/// What map and select leave for reduce.
+struct Mapped {
+    files: Vec<Staged>,
+    rules: Rules,
+    selection: Selection,
+    ranges: Ranges,
+}
+
 /// The folders of a phase at work.
 struct Work {
     map: PathBuf,
+    select: PathBuf,
     reduce: PathBuf,
     plan_digest: Digest,
     folder: OutputFolder,
 }
 
 impl PhaseRun<'_> {
-    fn run(&self, excluded: &[u128]) -> Result<(PrepReport, Vec<u128>), RunError> {
+    fn run(&self, excluded: Option<&Path>) -> Result<(PrepReport, Option<PathBuf>), RunError> {
         self.progress.enter(Step::Plan);
         let blocklist = blocklist(self.phase, &self.recipe.base, self.supply)?;
         let cut = self.options.cut;
@@ -239,8 +250,7 @@ impl PhaseRun<'_> {
         let folder = OutputFolder::open(&self.out, self.options.fresh)?;
         pull::write_log(self.supply, &self.options.out)?;
         if let Some(report) = self.settle_folder(&folder, &plan_digest)? {
-            let keys =
-                if self.gives_keys() { read_keys(&self.keys_path(&report.manifest))? } else { Vec::new() };
+            let keys = self.gives_keys().then(|| self.keys_path(&report.manifest));
             folder.release()?;
             return Ok((report, keys));
         }
@@ -255,6 +265,7 @@ impl PhaseRun<'_> {
                 // Work of a run that kept copies has no account of ranges.
                 if streams(&plan) { "-stream" } else { "" }
             ))?,
+            select: folder.folder(&format!(".work/select-{}", short(&plan_digest)))?,
             reduce: folder.folder(&format!(".work/reduce-{}", short(&plan_digest)))?,
             plan_digest,
             folder,
@@ -274,18 +285,19 @@ impl PhaseRun<'_> {
         &self,
         stages: &Stages,
         work: Work,
-        excluded: &[u128],
-    ) -> Result<(PrepReport, Vec<u128>), RunError> {
+        excluded: Option<&Path>,
+    ) -> Result<(PrepReport, Option<PathBuf>), RunError> {
         let plan = stages.plan;
         self.progress.set_sources(plan.sources.iter().map(progress_of).collect());
-        let (files, selection, ranges) = self.map_and_select(stages, &work.map, excluded)?;
+        let Mapped { files, rules, selection, ranges } = self.map_and_select(stages, &work, excluded)?;
         self.progress.enter(Step::Reduce);
-        let layout = self.pool.install(|| Layout::new(plan, &selection));
+        let layout = Layout::new(&rules, &selection);
         let partitions = &self.progress.partitions.1;
-        partitions.store(layout.partitions.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        partitions.store(u64::from(Layout::count(plan.partitions)), std::sync::atomic::Ordering::Relaxed);
         let reduction = Reduction {
             plan,
-            files: &files,
+            rules: &rules,
+            tokens: &files,
             layout: &layout,
             out: &self.out,
             folder: &work.reduce,
@@ -293,7 +305,7 @@ impl PhaseRun<'_> {
             progress: self.progress,
         };
         let results = self.pool.install(|| reduction.run())?;
-        let beside = reduction.write_calibration()?;
+        let beside = reduction.write_calibration(&results)?;
         self.progress.enter(Step::Seal);
         let ranges = ranges_read(&ranges)?;
         let manifest = Sealing {
@@ -357,7 +369,7 @@ impl PhaseRun<'_> {
         plan: &Plan,
         map_digest: &Digest,
         blocklist: Option<&Blocklist>,
-        excluded: &[u128],
+        excluded: Option<&Path>,
     ) -> Result<Digest, RunError> {
         let failed = |reason: String| RunError::Manifest { reason };
         let settings = potable_manifests::canonical::floats_as_text(self.phase.settings());
@@ -366,10 +378,10 @@ impl PhaseRun<'_> {
         let inputs = serde_json::to_string(&inputs).map_err(|e| failed(e.to_string()))?;
         let benchmarks = locked_benchmarks(blocklist);
         let lock = plan.lock(benchmarks).to_toml().map_err(|e| failed(e.to_string()))?;
-        let keys: Vec<u8> = excluded.iter().flat_map(|key| key.to_le_bytes()).collect();
+        let keys = keys_digest(excluded)?;
         let inputs = inputs + if streams(plan) { "streamed" } else { "" };
         let mut text = format!("{}\n{}\n{:?}\n", map_digest.as_str(), self.recipe.name, self.phase.name);
-        for part in [settings.as_str(), &inputs, &lock, Digest::of(&keys).as_str()] {
+        for part in [settings.as_str(), &inputs, &lock, keys.as_str()] {
             text += part;
             text.push('\n');
         }
@@ -380,9 +392,10 @@ impl PhaseRun<'_> {
     fn map_and_select(
         &self,
         stages: &Stages,
-        folder: &Path,
-        excluded: &[u128],
-    ) -> Result<(Vec<Staged>, Selection, Ranges), RunError> {
+        work: &Work,
+        excluded: Option<&Path>,
+    ) -> Result<Mapped, RunError> {
+        let folder = work.map.as_path();
         let sources = &stages.plan.sources;
         let mut thresholds: Vec<u64> =
             sources.iter().map(|source| sampling::first_threshold(stages.plan, source)).collect();
@@ -406,10 +419,19 @@ impl PhaseRun<'_> {
             self.progress.enter(Step::Select);
             let whole = sources.iter().zip(&thresholds);
             let whole: Vec<bool> = whole.map(|(source, upto)| sampling::is_whole(source, *upto)).collect();
-            let selection = self.pool.install(|| select(stages.plan, &files, excluded, &whole))?;
+            let rules = Rules::new(stages.plan, &whole);
+            let selecting = Selecting {
+                rules: &rules,
+                excluded,
+                folder: &work.select,
+                keys: if self.gives_keys() { Keys::Kept } else { Keys::Forgotten },
+                limits: Limits::default(),
+                progress: self.progress,
+            };
+            let selection = self.pool.install(|| select(&selecting, &files))?;
             if !sampling::raise(&mut thresholds, &selection, sources) {
                 sampling::check_supply(stages.plan, &selection)?;
-                return Ok((files, selection, ranges));
+                return Ok(Mapped { files, rules, selection, ranges });
             }
         }
     }
@@ -427,24 +449,20 @@ impl PhaseRun<'_> {
 
     /// The keys of the rows that this phase took, for phases that leave them out; kept on disk, so
     /// that a later run of such a phase finds them when this one is up to date.
-    fn keep_keys(&self, selection: &Selection, manifest: &Manifest) -> Result<Vec<u128>, RunError> {
-        let wanted = self
-            .recipe
-            .phases
-            .iter()
-            .any(|p| p.exclude_phase.is_some() && p.exclude_phase == self.phase.name);
-        if !wanted {
-            return Ok(Vec::new());
+    fn keep_keys(&self, selection: &Selection, manifest: &Manifest) -> Result<Option<PathBuf>, RunError> {
+        if !self.gives_keys() {
+            return Ok(None);
         }
-        let mut keys: Vec<u128> = selection.partitions.iter().flatten().map(|row| row.key).collect();
-        keys.sort_unstable();
         let path = self.keys_path(manifest);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
         }
-        let bytes: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
-        write_atomic(&path, &bytes)?;
-        Ok(keys)
+        let from = selection.keys();
+        let mut keys = File::open(&from).map_err(|source| RunError::Read { path: from, source })?;
+        let mut file = AtomicFile::create(&path)?;
+        std::io::copy(&mut keys, &mut file).map_err(|e| RunError::write(&path, e))?;
+        file.commit()?;
+        Ok(Some(path))
     }
 
     fn keys_path(&self, manifest: &Manifest) -> PathBuf {
@@ -452,10 +470,22 @@ impl PhaseRun<'_> {
     }
 }
 
-fn read_keys(path: &Path) -> Result<Vec<u128>, RunError> {
-    let bytes = std::fs::read(path).map_err(|source| RunError::Read { path: path.to_path_buf(), source })?;
-    let (keys, _) = bytes.as_chunks::<16>();
-    Ok(keys.iter().map(|key| u128::from_le_bytes(*key)).collect())
+/// The digest of a file of keys; of nothing, where there is none.
+fn keys_digest(keys: Option<&Path>) -> Result<Digest, RunError> {
+    let mut hasher = Hasher::new();
+    if let Some(path) = keys {
+        let read_error = |source| RunError::Read { path: path.to_path_buf(), source };
+        let mut file = File::open(path).map_err(read_error)?;
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            let read = file.read(&mut piece).map_err(read_error)?;
+            match piece.get(..read) {
+                Some(piece) if !piece.is_empty() => hasher.update(piece),
+                _ => break,
+            }
+        }
+    }
+    Ok(hasher.finish())
 }
 
 /// Ledgers of the staged files, by source, file, place in the file and band.

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use potable_manifests::{ShardRecord, SourceTokens, ppm};
+use potable_manifests::{ShardRecord, SourceTokens, Split, ppm};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::error::RunError;
-use super::layout::{ClassLayout, Layout, Piece, name};
+use super::layout::{ClassLayout, Layout, PackKey, Piece};
 use super::plan::Plan;
 use super::progress::Progress;
+use super::select::Rules;
 use super::staged::{Staged, StagedTokens};
 use crate::pack::{Pack, PackedSample, Packer, clip};
 use crate::recipe::file::ShardFormat;
@@ -41,16 +42,37 @@ pub struct PartitionResult {
     pub extremes: PackExtremes,
     /// Fragments beyond the first, by source.
     pub fragments: BTreeMap<String, u64>,
+    /// Train packs that come first in the order by which packs for calibration are chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibration: Vec<PackKey>,
+}
+
+/// Where the tokens of samples are staged.
+pub trait TokenSource: Sync {
+    /// Ids and trained runs of a partition's samples in the staged file with this index; `None` if it
+    /// has none.
+    ///
+    /// # Errors
+    /// A file that is damaged or cannot be had.
+    fn tokens(&self, chunk: u32, partition: u32) -> Result<Option<StagedTokens>, RunError>;
+}
+
+impl TokenSource for Vec<Staged> {
+    fn tokens(&self, chunk: u32, partition: u32) -> Result<Option<StagedTokens>, RunError> {
+        self.get(chunk as usize).map_or(Ok(None), |file| file.tokens(partition))
+    }
 }
 
 /// What reduce works with.
 pub struct Reduction<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// Staged files of all rounds.
-    pub files: &'a [Staged],
+    /// What names samples.
+    pub rules: &'a Rules,
+    /// Tokens of the staged files of all rounds, in the order in which select had them.
+    pub tokens: &'a dyn TokenSource,
     /// Which sample stands in which pack.
-    pub layout: &'a Layout,
+    pub layout: &'a Layout<'a>,
     /// The output folder of the phase.
     pub out: &'a Path,
     /// Where results of partitions are kept.
@@ -62,7 +84,8 @@ pub struct Reduction<'a> {
 }
 
 impl Reduction<'_> {
-    /// Writes the shards of all partitions that are not written yet.
+    /// Writes the shards of all partitions that are not written yet; gives the results of partitions and
+    /// tails by number.
     ///
     /// # Errors
     /// What the file system says.
@@ -74,18 +97,20 @@ impl Reduction<'_> {
     }
 
     /// Writes `calibration.parquet`, if the recipe wants it: a seeded choice of train packs, for the
-    /// calibration of a quantiser. It is Parquet whatever the format of the shards.
+    /// calibration of a quantiser. It is Parquet whatever the format of the shards. `results` are those of
+    /// all partitions and tails, by number.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn write_calibration(&self) -> Result<Vec<ShardFile>, RunError> {
+    pub fn write_calibration(&self, results: &[PartitionResult]) -> Result<Vec<ShardFile>, RunError> {
         let count = self.plan.phase.output.calibration;
         if count == 0 {
             return Ok(Vec::new());
         }
         let options = ShardOptions { format: ShardFormat::Parquet, ..self.shard_options() };
         let mut sink = ShardSink::create(self.out, CALIBRATION, &options)?;
-        let packs = self.layout.choice(self.plan, count);
+        let keys = results.iter().map(|result| result.calibration.as_slice());
+        let packs = self.layout.choice(keys, count)?;
         let packer = Packer::new(self.plan.phase.pack.clone());
         // They are counted where they stand in the shards.
         let mut uncounted = PartitionResult::default();
@@ -96,7 +121,7 @@ impl Reduction<'_> {
 
     /// Partitions and tails.
     fn partitions(&self) -> u32 {
-        self.layout.partitions.len() as u32
+        Layout::count(self.plan.partitions)
     }
 
     fn shard_options(&self) -> ShardOptions {
@@ -123,7 +148,11 @@ impl Reduction<'_> {
         Ok(())
     }
 
-    fn partition(&self, partition: u32) -> Result<PartitionResult, RunError> {
+    /// Writes the shards of a partition or a tail, unless they are written already.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn partition(&self, partition: u32) -> Result<PartitionResult, RunError> {
         if self.progress.is_stopped() {
             return Err(RunError::Interrupted);
         }
@@ -148,6 +177,11 @@ impl Reduction<'_> {
     fn finished(&self, partition: u32) -> Option<PartitionResult> {
         let text = std::fs::read(self.result_path(partition)).ok()?;
         let result: PartitionResult = serde_json::from_slice(&text).ok()?;
+        // An unfinished run of an older version chose packs for calibration in another way.
+        let train = result.shards.iter().any(|(shard, _)| shard.split == Split::Train);
+        if self.plan.phase.output.calibration > 0 && train && result.calibration.is_empty() {
+            return None;
+        }
         let whole = result.shards.iter().flat_map(|(_, files)| files).all(|(path, _, size)| {
             std::fs::metadata(self.out.join(path)).is_ok_and(|meta| meta.len() == *size)
         });
@@ -196,8 +230,13 @@ struct Partition<'a> {
 impl Partition<'_> {
     fn reduce(&self) -> Result<PartitionResult, RunError> {
         let mut result = PartitionResult::default();
-        let classes = self.reduction.layout.partitions.get(self.number as usize);
-        for class in classes.into_iter().flatten().filter(|class| !class.packs.is_empty()) {
+        let layout = self.reduction.layout;
+        let classes = layout.partition(self.number)?;
+        let calibration = self.reduction.plan.phase.output.calibration;
+        if calibration > 0 {
+            result.calibration = layout.first_keys(&classes, calibration);
+        }
+        for class in classes.iter().filter(|class| !class.packs.is_empty()) {
             let packs = self.read(&class.packs, &mut result)?;
             self.write(class, packs, &mut result)?;
         }
@@ -216,8 +255,7 @@ impl Partition<'_> {
         let mut read: Vec<Pack> =
             packs.iter().map(|pack| Pack { samples: vec![PackedSample::default(); pack.len()] }).collect();
         for ((chunk, partition), pieces) in by_file {
-            let Some(file) = self.reduction.files.get(chunk as usize) else { continue };
-            let Some(tokens) = file.tokens(partition)? else { continue };
+            let Some(tokens) = self.reduction.tokens.tokens(chunk, partition)? else { continue };
             for (at, place, piece) in pieces {
                 let sample = self.sample(piece, &tokens);
                 self.count(piece, &sample, result);
@@ -231,7 +269,7 @@ impl Partition<'_> {
 
     fn sample(&self, piece: &Piece, tokens: &StagedTokens) -> PackedSample {
         let (ids, runs) = tokens.sample(piece.sample.index as usize);
-        let name = name(self.reduction.plan, piece);
+        let name = self.reduction.rules.name_of(piece.id());
         if piece.from == 0 && piece.to as usize == ids.len() {
             return PackedSample::new(name, ids, &runs);
         }

@@ -30,7 +30,7 @@ pub fn is_whole(source: &PlannedSource, threshold: u64) -> bool {
 /// Raises the thresholds of the sources that have too few rows; `false` if there is none.
 pub fn raise(thresholds: &mut [u64], selection: &Selection, sources: &[PlannedSource]) -> bool {
     let mut raised = false;
-    for &(source, missing) in &selection.short {
+    for &(source, missing) in &selection.summary.short {
         let most = sources.get(source).map_or(u64::MAX, most);
         let Some(now) = thresholds.get_mut(source).filter(|now| **now < most) else { continue };
         let factor = missing.factor_ppm();
@@ -47,7 +47,7 @@ pub fn raise(thresholds: &mut [u64], selection: &Selection, sources: &[PlannedSo
 /// # Errors
 /// The first source that has less.
 pub fn check_supply(plan: &Plan, selection: &Selection) -> Result<(), RunError> {
-    for (source, missing) in &selection.short {
+    for (source, missing) in &selection.summary.short {
         let source = plan.sources.get(*source).filter(|source| source.config.weight_ppm.is_some());
         if let Some(source) = source {
             let source_name = source.config.name.clone();

@@ -111,7 +111,7 @@ impl Sealing<'_> {
     }
 
     fn counts(&self, source: usize) -> SelectCounts {
-        self.selection.counts.get(source).cloned().unwrap_or_default()
+        self.selection.summary.counts.get(source).cloned().unwrap_or_default()
     }
 
     fn row_ledgers(&self, ledgers: &[ChunkLedger]) -> Result<BTreeMap<String, RowLedger>, RunError> {
@@ -191,7 +191,8 @@ impl Sealing<'_> {
         remove(&self.folder.path.join("dropped"))?;
         let folder = self.folder.folder("dropped")?;
         let mut writer = DroppedWriter::new(&folder);
-        let mut overlong = self.selection.overlong.iter().peekable();
+        let mut overlong = self.selection.overlong()?;
+        let mut next = overlong.next().transpose()?;
         for group in self.groups() {
             let Some(last) = group.iter().max_by_key(|file| file.ledger.next_row) else { continue };
             let (source, file) = (last.ledger.source, last.ledger.file);
@@ -201,8 +202,9 @@ impl Sealing<'_> {
                 rows.extend(drops.into_iter().map(|drop| self.dropped_row(source, file, drop)));
             }
             let end = (source, file, last.ledger.next_row);
-            while let Some((id, tokens)) = overlong.next_if(|(id, _)| (id.source, id.file, id.row) < end) {
-                rows.push(self.overlong_row(id, *tokens));
+            while let Some((id, tokens)) = next.filter(|(id, _)| (id.source, id.file, id.row) < end) {
+                rows.push(self.overlong_row(&id, tokens));
+                next = overlong.next().transpose()?;
             }
             rows.sort_by_key(|row| row.row);
             rows.iter().for_each(|row| examples.offer(row));

@@ -121,6 +121,9 @@ pub struct SampleMeta {
     pub first_trained: u32,
 }
 
+/// What is done with the samples of a partition.
+pub type VisitSamples<'v> = dyn FnMut(u32, &[SampleMeta]) -> Result<(), RunError> + 'v;
+
 impl Chunk {
     /// Writes the chunk: rows that ended first, then the samples, whose file is the commit.
     ///
@@ -161,30 +164,20 @@ impl Staged {
         Ok(Staged { path: path.to_path_buf(), ledger })
     }
 
-    /// Metadata of the samples of a partition.
+    /// Gives the metadata of all samples, partition by partition, to `visit`.
     ///
     /// # Errors
-    /// A file that is damaged.
-    pub fn metadata(&self, partition: u32) -> Result<Vec<SampleMeta>, RunError> {
-        let Some(batch) = self.batch(partition, Some(&[0, 1, 2, 3, 4, 5, 6]))? else {
-            return Ok(Vec::new());
-        };
-        let u64s = |i: usize| batch.column(i).as_primitive::<UInt64Type>().values().clone();
-        let u32s = |i: usize| batch.column(i).as_primitive::<UInt32Type>().values().clone();
-        let (rows, turns, hashes) = (u64s(0), u32s(1), u64s(2));
-        let (high, low, tokens, first) = (u64s(3), u64s(4), u32s(5), u32s(6));
-        let metas = rows.iter().zip(turns.iter()).zip(hashes.iter()).zip(high.iter().zip(low.iter()));
-        Ok(metas
-            .zip(tokens.iter().zip(first.iter()))
-            .map(|((((&row, &turn), &hash), (&high, &low)), (&tokens, &first_trained))| SampleMeta {
-                row,
-                turn,
-                hash,
-                key: (u128::from(high) << 64) | u128::from(low),
-                tokens,
-                first_trained,
-            })
-            .collect())
+    /// A file that is damaged, and what `visit` says.
+    pub fn all_metadata(&self, visit: &mut VisitSamples) -> Result<(), RunError> {
+        if self.ledger.partitions.is_empty() {
+            return Ok(());
+        }
+        let buffer = map_file(&self.path)?;
+        for (index, &partition) in self.ledger.partitions.iter().enumerate() {
+            let batch = read_batch(&buffer, index, Some(&[0, 1, 2, 3, 4, 5, 6]));
+            visit(partition, &metas_of(&batch.map_err(|e| damaged(&self.path, &e))?))?;
+        }
+        Ok(())
     }
 
     /// Ids and trained runs of the samples of a partition.
@@ -206,6 +199,26 @@ impl Staged {
         let buffer = map_file(&self.path)?;
         read_batch(&buffer, index, columns).map(Some).map_err(|e| damaged(&self.path, &e))
     }
+}
+
+/// The metadata in the first columns of a record batch.
+fn metas_of(batch: &RecordBatch) -> Vec<SampleMeta> {
+    let u64s = |i: usize| batch.column(i).as_primitive::<UInt64Type>().values().clone();
+    let u32s = |i: usize| batch.column(i).as_primitive::<UInt32Type>().values().clone();
+    let (rows, turns, hashes) = (u64s(0), u32s(1), u64s(2));
+    let (high, low, tokens, first) = (u64s(3), u64s(4), u32s(5), u32s(6));
+    let metas = rows.iter().zip(turns.iter()).zip(hashes.iter()).zip(high.iter().zip(low.iter()));
+    metas
+        .zip(tokens.iter().zip(first.iter()))
+        .map(|((((&row, &turn), &hash), (&high, &low)), (&tokens, &first_trained))| SampleMeta {
+            row,
+            turn,
+            hash,
+            key: (u128::from(high) << 64) | u128::from(low),
+            tokens,
+            first_trained,
+        })
+        .collect()
 }
 
 /// Ids and trained runs of a record batch.

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where a row stands: source and file (indices into the plan) and row number in the file.
 /// Stable across runs and machines, whatever the thread count or the batch size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId {
     /// Index of the source in its phase.
     pub source: u32,
