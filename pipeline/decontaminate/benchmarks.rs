@@ -528,7 +528,7 @@ fn predicate(
     let Some(text) = &definition.where_ else { return Ok(None) };
     let parsed = Predicate::parse(text, name)
         .map_err(|source| BenchmarkError::Where { name: name.clone(), source })?;
-    let kinds = crate::run::plan::infer_kinds(name, std::slice::from_ref(file), parsed.columns());
+    let kinds = crate::run::measure::infer_kinds(name, std::slice::from_ref(file), parsed.columns());
     let kinds = kinds.map_err(|source| BenchmarkError::Source { name: name.clone(), source })?;
     Ok(Some(parsed.with_kinds(kinds)))
 }

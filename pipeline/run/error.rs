@@ -61,6 +61,14 @@ pub enum RunError {
         #[source]
         source: io::Error,
     },
+    /// An input file that the plan has and that is gone.
+    #[error("source `{source_name}`: `{name}` was there when the run was planned and is not there now")]
+    InputGone {
+        /// The source.
+        source_name: String,
+        /// The file.
+        name: String,
+    },
     /// A staged file that is damaged.
     #[error("staged file `{path}` is damaged: {reason}", path = path.display())]
     Staged {
@@ -259,6 +267,9 @@ impl RunError {
                 }
                 _ => None,
             },
+            RunError::InputGone { .. } => {
+                Some("put it back, or plan again if the corpus has changed".to_owned())
+            }
             RunError::Staged { .. } => Some("run again with `--fresh`".to_owned()),
             RunError::IdTooLarge { .. } => {
                 Some("choose another `[output] format`, or a tokenizer with smaller ids".to_owned())

@@ -65,6 +65,7 @@ impl OutputFolder {
                 way_out: "wait for it, or choose another `--out`".to_owned(),
             });
         }
+        remove_unfinished(path)?;
         if fresh {
             remove_ours(path)?;
         }
@@ -152,6 +153,19 @@ pub fn remove(path: &Path) -> Result<(), RunError> {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(RunError::write(path, e)),
         _ => Ok(()),
     }
+}
+
+/// Removes what a killed process was writing beside the shards; nobody else writes here now.
+fn remove_unfinished(path: &Path) -> Result<(), RunError> {
+    let entries =
+        std::fs::read_dir(path).map_err(|source| RunError::Read { path: path.to_path_buf(), source })?;
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') && name.ends_with(".tmp") {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn remove_ours(path: &Path) -> Result<(), RunError> {

@@ -5,6 +5,7 @@ pub mod folder;
 pub mod joins;
 pub mod layout;
 pub mod map;
+pub mod measure;
 pub mod mixture;
 pub mod plan;
 pub mod prep;

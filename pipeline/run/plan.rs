@@ -1,27 +1,20 @@
 //! Plan: which files, which rows, which units, how many partitions. Everything later is a function
 //! of the plan.
 
-use rayon::prelude::*;
-
 use potable_manifests::Digest;
 
 use super::error::RunError;
 use super::joins::{JoinedFile, PlannedJoin, PlannedJoins, plan_joins};
-use crate::normalise::TextFormat;
-use crate::recipe::card::cards;
-use crate::recipe::file::OnBadRow;
-use crate::recipe::join::ResolvedJoin;
+use super::measure::{FileFacts, Measuring, SourceFacts, measure_source, resolve_mapping};
+use crate::recipe::Supply;
 use crate::recipe::lock::{LOCK_VERSION, Lock, LockedFile, LockedSource};
 use crate::recipe::resolve::{ResolvedPhase, ResolvedSource};
-use crate::recipe::{RecipeError, Supply, traps};
-use crate::source::adapt::mapping::Shape;
 use crate::source::adapt::{Mapping, MappingFile};
-use crate::source::cell::Cell;
 use crate::source::error::SourceError;
-use crate::source::open::{Compression, Format, Location, SourceFile, Stamp, digest};
-use crate::source::predicate::{Kind, Predicate};
-use crate::source::reader::{Range, ReadRequest, Sampler, open_reader};
-use crate::source::{files, jsonl, parquet};
+use crate::source::files;
+use crate::source::open::{Format, Location, SourceFile, Stamp};
+use crate::source::predicate::Predicate;
+use crate::source::reader::Range;
 
 /// How work is cut; none of it changes an output byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +57,8 @@ pub struct PlannedSource {
     pub files: Vec<PlannedFile>,
     /// The mapping, detected where the recipe leaves it open.
     pub mapping_file: MappingFile,
+    /// Columns of the first row.
+    pub columns: Vec<String>,
     /// The mapping, ready to run.
     pub mapping: Mapping,
     /// The `where`.
@@ -90,7 +85,7 @@ pub struct PlannedFile {
     /// Bytes of text, about.
     pub text_bytes: u64,
     /// Where to cut.
-    cuts: Vec<Range>,
+    pub cuts: Vec<Range>,
 }
 
 /// A piece of work: a range of one file.
@@ -116,16 +111,17 @@ impl Plan {
         limit: Option<u64>,
         supply: &Supply,
     ) -> Result<Plan, RunError> {
-        let counts = phase.max_tokens.is_some();
         let mut sources = Vec::new();
         for source in &phase.sources {
-            sources.push(plan_source(
-                find_files(source, supply)?,
-                source,
-                &phase,
-                Measuring { supply, cut, limit, always: counts },
-            )?);
+            let found = find_files(source, supply)?;
+            let facts = measure_source(found.clone(), source, &phase, Measuring { cut, limit })?;
+            sources.push(assemble(source, facts, &found, supply)?);
         }
+        Ok(Plan::of(phase, sources, cut))
+    }
+
+    /// The plan of sources that are measured and assembled.
+    pub fn of(phase: ResolvedPhase, sources: Vec<PlannedSource>, cut: Cut) -> Plan {
         let mut units = Vec::new();
         for (s, source) in sources.iter().enumerate() {
             for (f, file) in source.files.iter().enumerate() {
@@ -138,7 +134,7 @@ impl Plan {
         let rows: Option<u64> = sources.iter().map(PlannedSource::rows).sum();
         let most = rows.map_or(65_536, |rows| rows.div_ceil(16).clamp(1, 65_536));
         let partitions = bytes.div_ceil(phase.output.partition_bytes).clamp(1, most) as u32;
-        Ok(Plan { phase, sources, units, partitions, cut })
+        Plan { phase, sources, units, partitions, cut }
     }
 
     /// Whether only the first rows of each source are read (`--limit`).
@@ -277,72 +273,35 @@ impl PlannedFile {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Measuring<'a> {
-    supply: &'a Supply,
-    cut: Cut,
-    limit: Option<u64>,
-    /// Rows are counted even where no cap asks for it.
-    always: bool,
-}
-
-fn plan_source(
-    mut found: Vec<SourceFile>,
+/// A source as it runs, from what was found out about its files. `found` are files of the source, those
+/// of `facts` among them.
+///
+/// # Errors
+/// A file that is gone, mappings that do not fit, joined corpora that cannot be read.
+pub fn assemble(
     source: &ResolvedSource,
-    phase: &ResolvedPhase,
-    measuring: Measuring,
+    facts: SourceFacts,
+    found: &[SourceFile],
+    supply: &Supply,
 ) -> Result<PlannedSource, RunError> {
-    let names: Vec<&str> = found.iter().map(|file| file.name.as_str()).collect();
-    let cards = cards().map_err(|problem| RecipeError::value("corpora", problem))?;
-    traps::check_files(source, &names, &cards)?;
-    if let Some(count) = source.files {
-        found = choose_files(found, count, phase.seed, &source.name);
-    }
-    let no_rows = || RunError::NoRows { source_name: source.name.clone(), files: found.len() };
-    let (mapping_file, columns) = detect(source, &found)?.ok_or_else(no_rows)?;
-    if phase.policy.format == TextFormat::Text && mapping_file.shape != Some(Shape::Text) {
-        return Err(RecipeError::value_hint(
-            format!("source `{}`", source.name),
-            "its rows are chat rows, and `format = \"text\"` is for plain documents",
-            "set `[normalise] format = \"qwen3\"`, or `shape = \"text\"` in the mapping",
-        )
-        .into());
-    }
+    let SourceFacts { files, columns, mapping: mapping_file, kinds } = facts;
     let predicate = match &source.predicate {
-        Some(text) => {
-            let predicate = Predicate::parse(text, &source.name)?;
-            let kinds = infer_kinds(&source.name, &found, predicate.columns())?;
-            Some(predicate.with_kinds(kinds))
-        }
+        Some(text) => Some(Predicate::parse(text, &source.name)?.with_kinds(kinds)),
         None => None,
     };
-    let mut extra = predicate.as_ref().map(|p| p.columns().to_vec()).unwrap_or_default();
-    extra.extend(source.joins.iter().flat_map(ResolvedJoin::row_columns).cloned());
-    let mapping = mapping_file.resolve(&source.name, &extra, &columns).map_err(RecipeError::from)?;
-    if let Some(file) = found.first() {
-        // Rows of JSON may differ; tables have one schema, so a missing column shows before any work.
-        if !matches!(file.format, Format::Jsonl | Format::Json) {
-            let required = mapping.required_columns().iter().filter(|name| !source.is_joined(name));
-            let required: Vec<String> = required.cloned().collect();
-            crate::source::reader::require_columns(file.path(), &source.name, &required, &columns)?;
-        }
-    }
-    let caps = source.max_rows.is_some() || source.max_tokens.is_some();
-    let count = measuring.always || caps || measuring.limit.is_some();
-    let measured: Vec<PlannedFile> = found
-        .par_iter()
-        .map(|file| measure(file, &mapping, measuring.cut, count))
-        .collect::<Result<_, _>>()?;
-    let mut files = measured;
-    if let Some(limit) = measuring.limit {
-        limit_rows(&mut files, limit);
-    }
-    let rows: Option<u64> = files.iter().map(|f| f.limit.or(f.rows)).sum();
-    if rows == Some(0) {
-        return Err(RunError::NoRows { source_name: source.name.clone(), files: files.len() });
-    }
-    let joins = plan_joins(source, &mapping, measuring.supply)?;
-    Ok(PlannedSource { config: source.clone(), files, mapping_file, mapping, predicate, joins })
+    let mapping = resolve_mapping(source, &mapping_file, predicate.as_ref(), &columns)?;
+    let file_of = |facts: FileFacts| {
+        let file = found.iter().find(|file| file.name == facts.name).ok_or_else(|| RunError::InputGone {
+            source_name: source.name.clone(),
+            name: facts.name.clone(),
+        })?;
+        let FileFacts { sha256, size, rows, limit, text_bytes, cuts, .. } = facts;
+        let (file, stamp) = (file.clone(), file.stamp()?);
+        Ok(PlannedFile { file, sha256, size, stamp, rows, limit, text_bytes, cuts })
+    };
+    let files = files.into_iter().map(file_of).collect::<Result<_, RunError>>()?;
+    let joins = plan_joins(source, &mapping, supply)?;
+    Ok(PlannedSource { config: source.clone(), files, mapping_file, columns, mapping, predicate, joins })
 }
 
 /// The files of a source: of the Hub, of a local copy, or of the built-in demo.
@@ -365,215 +324,4 @@ pub fn find_files(source: &ResolvedSource, supply: &Supply) -> Result<Vec<Source
         .filter_map(|name| crate::recipe::embedded(name).map(|bytes| (name, bytes)))
         .map(|(name, bytes)| SourceFile::new(name.to_owned(), Location::Embedded(bytes), source.format))
         .collect()
-}
-
-/// A seeded choice of `count` files, in name order.
-fn choose_files(mut found: Vec<SourceFile>, count: u64, seed: u64, source: &str) -> Vec<SourceFile> {
-    let hash = |file: &SourceFile| {
-        xxhash_rust::xxh3::xxh3_64_with_seed(format!("files\0{source}\0{}", file.name).as_bytes(), seed)
-    };
-    found.sort_by_cached_key(|file| (hash(file), file.name.clone()));
-    found.truncate(usize::try_from(count).unwrap_or(usize::MAX));
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    found
-}
-
-/// The mapping, and the columns of the first row that can be read; `None` if no file has a row.
-fn detect(
-    source: &ResolvedSource,
-    files: &[SourceFile],
-) -> Result<Option<(MappingFile, Vec<String>)>, RunError> {
-    for file in files {
-        let present = match file.format {
-            Format::Parquet => Some(parquet::footer(file)?.columns),
-            _ => first_columns(source, file)?,
-        };
-        if let Some(present) = present {
-            let mapping = source.mapping.detect(&source.name, &present).map_err(RecipeError::from)?;
-            return Ok(Some((mapping, present)));
-        }
-    }
-    Ok(None)
-}
-
-/// The columns of the first row that can be read.
-fn first_columns(source: &ResolvedSource, file: &SourceFile) -> Result<Option<Vec<String>>, RunError> {
-    let mut reader = open_reader(file, &source.name, &ReadRequest::whole(Sampler::all(0), 1))?;
-    while let Some(chunk) = reader.next_chunk()? {
-        for index in 0..chunk.batch.len() {
-            match chunk.batch.decode(index, &[]) {
-                Ok(_) => return Ok(Some(chunk.batch.present(index))),
-                Err(reason) if source.on_bad_row == OnBadRow::Stop => {
-                    let place = file.place(chunk.batch.row_number(index));
-                    return Err(SourceError::BadRow { place, reason }.into());
-                }
-                Err(_) => {}
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// What the values of the columns of a `where` are, over all rows of JSON files: rows of one chunk may
-/// lack what others have. A column that no row has is misspelt.
-///
-/// # Errors
-/// A file that cannot be read, a column that no row has.
-pub fn infer_kinds(
-    source_name: &str,
-    files: &[SourceFile],
-    columns: &[String],
-) -> Result<Vec<Kind>, SourceError> {
-    let is_json = |file: &&SourceFile| matches!(file.format, Format::Jsonl | Format::Json);
-    let json: Vec<&SourceFile> = files.iter().filter(is_json).collect();
-    let found: Vec<Vec<Seen>> =
-        json.par_iter().map(|file| columns_of(file, columns)).collect::<Result<_, _>>()?;
-    let mut sums = vec![Seen::default(); columns.len()];
-    for file in found {
-        for (sum, one) in sums.iter_mut().zip(file) {
-            sum.there |= one.there;
-            sum.kind.merge(one.kind);
-        }
-    }
-    let missing = columns.iter().zip(&sums).find(|(_, sum)| !sum.there);
-    if let (Some((column, _)), Some(file), true) = (missing, json.first(), json.len() == files.len()) {
-        return Err(SourceError::MissingKey {
-            place: file.path().display().to_string(),
-            source_name: source_name.to_owned(),
-            column: column.clone(),
-        });
-    }
-    Ok(sums.into_iter().map(|sum| sum.kind).collect())
-}
-
-/// What was seen of a column.
-#[derive(Clone, Default)]
-struct Seen {
-    kind: Kind,
-    there: bool,
-}
-
-fn columns_of(file: &SourceFile, columns: &[String]) -> Result<Vec<Seen>, SourceError> {
-    let mut seen = vec![Seen::default(); columns.len()];
-    let mut reader = open_reader(file, "", &ReadRequest::whole(Sampler::all(0), 1 << 20))?;
-    while let Some(chunk) = reader.next_chunk()? {
-        for index in 0..chunk.batch.len() {
-            // What cannot be read is an error of its own, later.
-            let cells = chunk.batch.decode(index, columns).unwrap_or_default();
-            for ((seen, cell), name) in seen.iter_mut().zip(&cells).zip(columns) {
-                seen.kind.add(cell);
-                seen.there = seen.there || *cell != Cell::Null || chunk.batch.present(index).contains(name);
-            }
-        }
-    }
-    Ok(seen)
-}
-
-/// Hashes and measures a file, and cuts it. With `count`, rows are counted even where that takes a
-/// pass over the file.
-fn measure(file: &SourceFile, mapping: &Mapping, cut: Cut, count: bool) -> Result<PlannedFile, SourceError> {
-    let mut planned = PlannedFile {
-        file: file.clone(),
-        sha256: String::new(),
-        size: 0,
-        stamp: file.stamp()?,
-        rows: None,
-        limit: None,
-        text_bytes: 0,
-        cuts: vec![Range::default()],
-    };
-    let plain_path = matches!(file.location, Location::Path(_)) && file.compression == Compression::None;
-    match file.format {
-        Format::Jsonl if plain_path => {
-            let scan = jsonl::scan(file, cut.unit_bytes)?;
-            planned.sha256 = scan.sha256;
-            planned.size = scan.size;
-            planned.rows = Some(scan.rows);
-            planned.text_bytes = scan.size;
-            planned.cuts = line_ranges(&scan.cuts, scan.size);
-            return Ok(planned);
-        }
-        Format::Parquet => {
-            let footer = parquet::footer(file)?;
-            planned.rows = Some(footer.groups.iter().map(|g| g.0).sum());
-            planned.text_bytes = parquet::wanted_bytes(file, &mapping.columns)?;
-            planned.cuts = group_ranges(&footer.groups, cut.unit_bytes);
-        }
-        Format::Jsonl if count => planned.rows = Some(jsonl::count_rows(file)?),
-        _ if count => planned.rows = Some(count_rows(file)?),
-        _ => {}
-    }
-    (planned.sha256, planned.size) = match file.remote() {
-        // What comes is checked against it.
-        Some(remote) => (remote.sha256().to_owned(), remote.size()),
-        None => digest(file)?,
-    };
-    if planned.text_bytes == 0 {
-        // Text usually shrinks to a third or a quarter.
-        let factor = if file.compression == Compression::None { 1 } else { 4 };
-        planned.text_bytes = planned.size * factor;
-    }
-    Ok(planned)
-}
-
-/// Counts the rows of a file that only a reader can count.
-fn count_rows(file: &SourceFile) -> Result<u64, SourceError> {
-    let nothing = Sampler { key: 0, above: Some(u64::MAX), upto: u64::MAX };
-    let mut reader = open_reader(file, "", &ReadRequest::whole(nothing, 1 << 20))?;
-    let mut rows = 0;
-    while let Some(chunk) = reader.next_chunk()? {
-        rows += chunk.read;
-    }
-    Ok(rows)
-}
-
-fn line_ranges(cuts: &[jsonl::Cut], size: u64) -> Vec<Range> {
-    let ends = cuts.iter().skip(1).map(|cut| cut.offset).chain([size]);
-    cuts.iter()
-        .zip(ends)
-        .map(|(cut, end)| Range {
-            first_row: cut.line,
-            ordinal: cut.row,
-            bytes: Some((cut.offset, end)),
-            ..Range::default()
-        })
-        .collect()
-}
-
-fn group_ranges(groups: &[(u64, u64)], unit_bytes: u64) -> Vec<Range> {
-    let mut ranges: Vec<Range> = Vec::new();
-    let (mut first, mut rows, mut bytes) = (0, 0, 0);
-    for &(group_rows, group_bytes) in groups {
-        rows += group_rows;
-        bytes += group_bytes;
-        if bytes >= unit_bytes {
-            ranges.push(Range { first_row: first, ordinal: first, rows: Some(rows), ..Range::default() });
-            first += rows;
-            (rows, bytes) = (0, 0);
-        }
-    }
-    if rows > 0 || ranges.is_empty() {
-        ranges.push(Range { first_row: first, ordinal: first, rows: Some(rows), ..Range::default() });
-    }
-    ranges
-}
-
-/// Leaves only the first `limit` rows of a source.
-fn limit_rows(files: &mut Vec<PlannedFile>, limit: u64) {
-    let mut left = limit;
-    for file in files.iter_mut() {
-        let rows = file.rows.unwrap_or(left).min(left);
-        if file.rows.is_some_and(|all| rows < all) {
-            file.text_bytes = (u128::from(file.text_bytes) * u128::from(rows)
-                / u128::from(file.rows.unwrap_or(1).max(1))) as u64;
-            file.cuts.retain(|range| range.ordinal < rows);
-            for range in &mut file.cuts {
-                let room = rows - range.ordinal;
-                range.rows = Some(range.rows.map_or(room, |r| r.min(room)));
-            }
-        }
-        file.limit = Some(rows);
-        left -= rows;
-    }
-    files.retain(|file| file.limit != Some(0));
 }

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use potable_manifests::{Digest, Hasher};
 
@@ -25,14 +26,7 @@ impl AtomicFile {
     /// # Errors
     /// What the file system says.
     pub fn create(path: &Path) -> Result<Self, RunError> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.tmp"));
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&temporary)
-            .map_err(|e| RunError::write(path, e))?;
+        let (file, temporary) = open_temporary(path).map_err(|e| RunError::write(path, e))?;
         Ok(AtomicFile {
             file,
             path: path.to_path_buf(),
@@ -61,6 +55,26 @@ impl AtomicFile {
         Ok((std::mem::take(&mut self.hasher).finish(), self.size))
     }
 }
+
+/// A file that nobody else writes: two processes may write the same name at the same time, on two
+/// machines even.
+fn open_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_file_name(format!(".{name}.{host}-{}-{number}.tmp", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            // What a killed process of the same number left.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            result => return result.map(|file| (file, temporary)),
+        }
+    }
+}
+
+/// Counts the temporary files of this process.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

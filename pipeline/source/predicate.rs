@@ -7,6 +7,7 @@ use polars::prelude::{
     AggExpr, AnyValue, BooleanChunked, DataFrame, DataType, Expr, Field, IntoLazy, PlSmallStr, PolarsError,
     PolarsResult, Series,
 };
+use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 use super::python_json::to_python_json;
@@ -21,7 +22,8 @@ pub struct Predicate {
 }
 
 /// What the values of a column are, over all rows of a source whose files do not say.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Nothing but nulls so far.
     #[default]
@@ -112,6 +114,11 @@ impl Predicate {
     pub fn with_kinds(mut self, kinds: Vec<Kind>) -> Self {
         self.kinds = kinds;
         self
+    }
+
+    /// What the columns hold, one kind a column; empty where the files say it.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
     }
 
     /// The columns that the predicate reads.

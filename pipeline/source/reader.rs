@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use arrow::array::RecordBatch;
+use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 use super::error::{SourceError, quoted};
@@ -51,7 +52,8 @@ impl Sampler {
 }
 
 /// The part of a file that one unit reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Range {
     /// Number of the first row in the file.
     pub first_row: u64,
