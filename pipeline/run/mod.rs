@@ -1,5 +1,6 @@
 //! One run: plan → map → select → reduce → seal.
 
+pub mod checks;
 pub mod error;
 pub mod folder;
 pub mod joins;

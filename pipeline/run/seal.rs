@@ -18,7 +18,7 @@ use super::reduce::PartitionResult;
 use super::report::{self, Examples};
 use super::rows::add_ledger;
 use super::select::{SelectCounts, Selection};
-use super::staged::{ChunkLedger, Staged, StagedDrop, read_drops};
+use super::staged::{ChunkLedger, StagedDrop, StagedRows};
 use crate::recipe::lock::LockedSource;
 use crate::shard::dropped::{DroppedRow, DroppedWriter, Part};
 use crate::shard::{PackExtremes, ShardFile, write_atomic, write_index};
@@ -39,7 +39,7 @@ pub struct Sealing<'a> {
     /// Name and digest of the template.
     pub template: (String, String),
     /// Staged files.
-    pub files: &'a [Staged],
+    pub files: &'a [&'a dyn StagedRows],
     /// What select said.
     pub selection: &'a Selection,
     /// What reduce wrote.
@@ -102,7 +102,7 @@ impl Sealing<'_> {
 
     fn source_ledgers(&self) -> Result<Vec<ChunkLedger>, RunError> {
         let mut sums = vec![ChunkLedger::default(); self.plan.sources.len()];
-        for ledger in self.files.iter().map(|file| &file.ledger) {
+        for ledger in self.files.iter().map(|file| file.ledger()) {
             if let Some(sum) = sums.get_mut(ledger.source as usize) {
                 add_ledger(sum, ledger);
             }
@@ -194,14 +194,17 @@ impl Sealing<'_> {
         let mut overlong = self.selection.overlong()?;
         let mut next = overlong.next().transpose()?;
         for group in self.groups() {
-            let Some(last) = group.iter().max_by_key(|file| file.ledger.next_row) else { continue };
-            let (source, file) = (last.ledger.source, last.ledger.file);
+            let Some(last) = group.iter().map(|file| file.ledger()).max_by_key(|ledger| ledger.next_row)
+            else {
+                continue;
+            };
+            let (source, file) = (last.source, last.file);
             let mut rows = Vec::new();
             for one in group {
-                let drops = read_drops(&one.path)?;
+                let drops = one.drops()?;
                 rows.extend(drops.into_iter().map(|drop| self.dropped_row(source, file, drop)));
             }
-            let end = (source, file, last.ledger.next_row);
+            let end = (source, file, last.next_row);
             while let Some((id, tokens)) = next.filter(|(id, _)| (id.source, id.file, id.row) < end) {
                 rows.push(self.overlong_row(&id, tokens));
                 next = overlong.next().transpose()?;
@@ -215,13 +218,11 @@ impl Sealing<'_> {
 
     /// Staged files in groups whose rows do not interleave: single ones where a file has one band of
     /// sampling hashes, all of a file where it has several.
-    fn groups(&self) -> impl Iterator<Item = &[Staged]> {
-        self.files
-            .chunk_by(|a, b| (a.ledger.source, a.ledger.file) == (b.ledger.source, b.ledger.file))
-            .flat_map(|file| {
-                let bands = file.chunk_by(|a, b| a.ledger.above == b.ledger.above).count();
-                file.chunks(if bands > 1 { file.len() } else { 1 })
-            })
+    fn groups(&self) -> impl Iterator<Item = &[&dyn StagedRows]> {
+        self.files.chunk_by(|a, b| a.ledger().place() == b.ledger().place()).flat_map(|file| {
+            let bands = file.chunk_by(|a, b| a.ledger().above == b.ledger().above).count();
+            file.chunks(if bands > 1 { file.len() } else { 1 })
+        })
     }
 
     fn names(&self, source: u32, file: u32) -> (String, String) {

@@ -93,6 +93,13 @@ pub struct ChunkLedger {
     pub partitions: Vec<u32>,
 }
 
+impl ChunkLedger {
+    /// Indices of source and file.
+    pub fn place(&self) -> (u32, u32) {
+        (self.source, self.file)
+    }
+}
+
 /// A chunk ready to be written.
 #[derive(Debug, Default)]
 pub struct Chunk {
@@ -186,10 +193,15 @@ impl Staged {
     /// A file that is damaged.
     pub fn tokens(&self, partition: u32) -> Result<Option<StagedTokens>, RunError> {
         let batch = self.batch(partition, Some(&[7, 8]))?;
-        Ok(batch.map(|batch| StagedTokens {
-            ids: batch.column(0).as_list::<i32>().clone(),
-            runs: batch.column(1).as_list::<i32>().clone(),
-        }))
+        Ok(batch.map(|batch| StagedTokens::new(&batch)))
+    }
+
+    /// All columns of the samples of a partition, if it has any.
+    ///
+    /// # Errors
+    /// A file that is damaged.
+    pub fn samples(&self, partition: u32) -> Result<Option<RecordBatch>, RunError> {
+        self.batch(partition, None)
     }
 
     fn batch(&self, partition: u32, columns: Option<&[usize]>) -> Result<Option<RecordBatch>, RunError> {
@@ -201,8 +213,35 @@ impl Staged {
     }
 }
 
+/// What seal reads of the rows of a staged file, wherever it lies.
+pub trait StagedRows {
+    /// The ledger.
+    fn ledger(&self) -> &ChunkLedger;
+
+    /// Rows that ended in map, in row order.
+    ///
+    /// # Errors
+    /// A file that is damaged or cannot be had.
+    fn drops(&self) -> Result<Vec<StagedDrop>, RunError>;
+}
+
+impl StagedRows for Staged {
+    fn ledger(&self) -> &ChunkLedger {
+        &self.ledger
+    }
+
+    fn drops(&self) -> Result<Vec<StagedDrop>, RunError> {
+        read_drops(&self.path)
+    }
+}
+
+/// Whether a column of a staged file holds tokens; the others are metadata.
+pub fn is_token_column(name: &str) -> bool {
+    ["ids", "trained"].contains(&name)
+}
+
 /// The metadata in the first columns of a record batch.
-fn metas_of(batch: &RecordBatch) -> Vec<SampleMeta> {
+pub fn metas_of(batch: &RecordBatch) -> Vec<SampleMeta> {
     let u64s = |i: usize| batch.column(i).as_primitive::<UInt64Type>().values().clone();
     let u32s = |i: usize| batch.column(i).as_primitive::<UInt32Type>().values().clone();
     let (rows, turns, hashes) = (u64s(0), u32s(1), u64s(2));
@@ -228,6 +267,13 @@ pub struct StagedTokens {
 }
 
 impl StagedTokens {
+    /// Samples of a record batch whose columns are `ids` and `trained`, as [`is_token_column`] names
+    /// them.
+    pub fn new(batch: &RecordBatch) -> Self {
+        let list = |index: usize| batch.column(index).as_list::<i32>().clone();
+        StagedTokens { ids: list(0), runs: list(1) }
+    }
+
     /// Ids and runs of one sample.
     pub fn sample(&self, index: usize) -> (Vec<u32>, Vec<(u32, u32)>) {
         let ids = self.ids.value(index).as_primitive::<UInt32Type>().values().to_vec();
@@ -248,17 +294,21 @@ pub fn read_drops(path: &Path) -> Result<Vec<StagedDrop>, RunError> {
         return Ok(Vec::new());
     }
     let buffer = map_file(&path)?;
-    let batch = read_batch(&buffer, 0, None).map_err(|e| damaged(&path, &e))?;
+    Ok(drops_of(&read_batch(&buffer, 0, None).map_err(|e| damaged(&path, &e))?))
+}
+
+/// The rows that a record batch of [`drops_batch`] has.
+pub fn drops_of(batch: &RecordBatch) -> Vec<StagedDrop> {
     let text = |i: usize, row: usize| batch.column(i).as_string::<i32>().value(row).to_owned();
     let rows = batch.column(0).as_primitive::<UInt64Type>();
-    Ok((0..batch.num_rows())
+    (0..batch.num_rows())
         .map(|i| StagedDrop {
             row: rows.value(i),
             stage: text(1, i),
             reason: text(2, i),
             evidence: text(3, i),
         })
-        .collect())
+        .collect()
 }
 
 /// Where the rows that ended in map stand.
@@ -325,7 +375,11 @@ fn drops_schema() -> SchemaRef {
     ]))
 }
 
-fn drops_batch(drops: &[StagedDrop]) -> Result<RecordBatch, RunError> {
+/// Rows that ended in map as a record batch.
+///
+/// # Errors
+/// None in practice; Arrow's words.
+pub fn drops_batch(drops: &[StagedDrop]) -> Result<RecordBatch, RunError> {
     let text = |f: fn(&StagedDrop) -> &str| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(drops.iter().map(f)))
     };
