@@ -134,6 +134,10 @@ pub fn disk_needed(plan: &Plan) -> u64 {
     plan.planned_bytes() * 2
 }
 
+/// Room on the disk of the output folder.
+///
+/// # Errors
+/// A disk that is too small.
 pub fn check_disk(out: &Path, plan: &Plan) -> Result<(), RunError> {
     let Ok(stat) = rustix::fs::statvfs(out) else { return Ok(()) };
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
