@@ -75,7 +75,7 @@ impl Words {
     }
 
     /// Replaces the content of `out` by the hashes of the words of `text`, in order.
-    pub(crate) fn hashes(&mut self, text: &str, out: &mut Vec<u64>) {
+    pub fn hashes(&mut self, text: &str, out: &mut Vec<u64>) {
         out.clear();
         self.run(text, Path::Fast, out);
     }
