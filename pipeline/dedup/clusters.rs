@@ -11,92 +11,125 @@ use super::rows::RowNumbers;
 use super::spill::{Sink, Spill};
 use crate::source::row::RowId;
 
-/// Rows in one step of the count of rows before a number.
-const STEP_WORDS: u64 = 8;
+/// Words of bits between two counts of the bits before.
+const STEP_WORDS: usize = 8;
 
-/// Takes the bands of rows, in any order and from any thread, and settles their clusters.
-///
-/// Memory is a bit for each row of the files, 4 bytes for each row that was added, and while it settles
-/// as much as is asked for; band hashes lie on disk, 16 bytes each.
-pub struct NearDuplicates {
+/// The rows that are compared with one another.
+pub struct NearRows {
     numbers: RowNumbers,
+    marks: Vec<AtomicU64>,
+}
+
+/// Takes the bands of marked rows, in any order and from any thread, and settles their clusters.
+///
+/// Memory is a bit for each row of the files, 4 bytes for each row that was marked, and while it
+/// settles as much as is asked for; band hashes lie on disk, 12 bytes each.
+pub struct NearDuplicates {
+    places: Places,
     spill: Spill,
-    /// A bit for each row, set if it was added.
-    added: Vec<AtomicU64>,
 }
 
 /// One thread's way to add rows.
 pub struct Adder<'a> {
-    near: &'a NearDuplicates,
+    places: &'a Places,
     sink: Sink<'a>,
+}
+
+/// Marked rows by their place among the marked ones, which keeps the order of ids.
+#[derive(Debug, Default)]
+struct Places {
+    numbers: RowNumbers,
+    /// A bit for each row.
+    marks: Vec<u64>,
+    /// Rows that are marked before each step of `marks`.
+    before: Vec<u32>,
+    /// Rows that are marked.
+    len: u32,
 }
 
 /// The rows that are not the first of their cluster.
 #[derive(Debug, Default)]
 pub struct Lost {
-    numbers: RowNumbers,
-    added: Vec<u64>,
-    /// Rows that were added before each step of `added`.
-    before: Vec<u32>,
-    /// The first row of the cluster, by place among the rows that were added.
+    places: Places,
+    /// The place of the first row of the cluster, by place.
     first: Vec<u32>,
     count: u64,
 }
 
+impl NearRows {
+    /// No row is marked yet.
+    pub fn new(numbers: RowNumbers) -> Self {
+        let words = numbers.len().div_ceil(64) as usize;
+        NearRows { numbers, marks: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// Marks a row.
+    ///
+    /// # Errors
+    /// A row of no file.
+    pub fn mark(&self, id: RowId) -> Result<(), DedupError> {
+        let number = self.numbers.number(id)?;
+        if let Some(word) = self.marks.get((number / 64) as usize) {
+            word.fetch_or(1 << (number % 64), Relaxed);
+        }
+        Ok(())
+    }
+}
+
 impl NearDuplicates {
     /// Nothing added yet. Temporary files go to `folder`, which must exist.
-    pub fn new(numbers: RowNumbers, folder: &Path) -> Self {
-        let words = numbers.len().div_ceil(64) as usize;
-        let added = (0..words).map(|_| AtomicU64::new(0)).collect();
-        NearDuplicates { spill: Spill::new(folder), numbers, added }
+    ///
+    /// # Errors
+    /// More rows than can be numbered.
+    pub fn new(rows: NearRows, folder: &Path) -> Result<Self, DedupError> {
+        let marks: Vec<u64> = rows.marks.into_iter().map(AtomicU64::into_inner).collect();
+        let mut sum = 0u64;
+        let mut before = Vec::with_capacity(marks.len().div_ceil(STEP_WORDS));
+        for step in marks.chunks(STEP_WORDS) {
+            before.push(sum as u32);
+            sum += step.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        }
+        let most = u64::from(u32::MAX);
+        let len = u32::try_from(sum).map_err(|_| DedupError::TooManyRows { rows: sum, most })?;
+        let places = Places { numbers: rows.numbers, marks, before, len };
+        Ok(NearDuplicates { places, spill: Spill::new(folder) })
     }
 
     /// A way for one thread to add rows.
     pub fn adder(&self) -> Adder<'_> {
-        Adder { near: self, sink: self.spill.sink() }
+        Adder { places: &self.places, sink: self.spill.sink() }
     }
 
     /// Settles the clusters on the threads of the current pool, with about `memory` bytes for sorting.
     ///
     /// # Errors
-    /// What the file system says; more rows than can be numbered.
+    /// What the file system says.
     pub fn settle(self, memory: usize) -> Result<Lost, DedupError> {
-        let added: Vec<u64> = self.added.into_iter().map(AtomicU64::into_inner).collect();
-        let before = counts_before(&added)?;
-        let rows = added.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-        let mut lost = Lost { numbers: self.numbers, added, before, ..Lost::default() };
-        let forest: Vec<AtomicU32> = (0..rows as u32).map(AtomicU32::new).collect();
+        let forest: Vec<AtomicU32> = (0..self.places.len).map(AtomicU32::new).collect();
         let memory = memory / rayon::current_num_threads().max(1);
         (0..self.spill.ranges()).into_par_iter().try_for_each(|range| {
             self.spill.groups(range, memory, &mut |group| {
-                let mut places = group.iter().filter_map(|record| lost.place(record.1));
-                if let Some(first) = places.next() {
-                    places.for_each(|place| join(&forest, first, place));
+                if let Some(((_, first), others)) = group.split_first() {
+                    others.iter().for_each(|(_, place)| join(&forest, *first, *place));
                 }
             })
         })?;
-        let first: Vec<u32> = (0..rows as u32).into_par_iter().map(|place| root(&forest, place)).collect();
-        lost.count =
-            first.par_iter().enumerate().filter(|(place, first)| *place != **first as usize).count() as u64;
-        lost.first = first;
-        Ok(lost)
+        let first: Vec<u32> =
+            (0..self.places.len).into_par_iter().map(|place| root(&forest, place)).collect();
+        let lost = first.par_iter().enumerate().filter(|(place, first)| *place != **first as usize);
+        Ok(Lost { count: lost.count() as u64, places: self.places, first })
     }
 }
 
 impl Adder<'_> {
-    /// Adds a row with the hashes of its bands. A row without bands is like no other.
+    /// Adds the hashes of a row's bands, if the row is marked. A row without bands is like no other.
     ///
     /// # Errors
     /// A row of no file; what the file system says.
     pub fn add(&mut self, id: RowId, bands: &[u64]) -> Result<(), DedupError> {
-        let number = self.near.numbers.number(id)?;
-        if bands.is_empty() {
-            return Ok(());
-        }
-        if let Some(word) = self.near.added.get((number / 64) as usize) {
-            word.fetch_or(1 << (number % 64), Relaxed);
-        }
-        bands.iter().try_for_each(|band| self.sink.push((*band, number)))
+        let number = self.places.numbers.number(id)?;
+        let Some(place) = self.places.of(number) else { return Ok(()) };
+        bands.iter().try_for_each(|band| self.sink.push((*band, place)))
     }
 
     /// Ends it.
@@ -111,9 +144,9 @@ impl Adder<'_> {
 impl Lost {
     /// The row that this one lost to: the first of its cluster. `None` if the row stays.
     pub fn to(&self, id: RowId) -> Option<RowId> {
-        let place = self.place(self.numbers.number(id).ok()?)?;
+        let place = self.places.of(self.places.numbers.number(id).ok()?)?;
         let first = *self.first.get(place as usize)?;
-        (first != place).then(|| self.numbers.id(self.number(first)))
+        (first != place).then(|| self.places.id(first))
     }
 
     /// How many rows there are.
@@ -128,59 +161,43 @@ impl Lost {
 
     /// The rows in the order of their ids, each with the row that it lost to.
     pub fn iter(&self) -> impl Iterator<Item = (RowId, RowId)> + '_ {
-        let rows = self.added.iter().zip(0u64..).flat_map(|(word, at)| {
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit)
-        });
-        let firsts = rows.zip(self.first.iter().enumerate());
-        firsts
-            .filter(|(_, (place, first))| *place != **first as usize)
-            .map(|(row, (_, first))| (self.numbers.id(row), self.numbers.id(self.number(*first))))
+        let firsts = (0..self.places.len).zip(&self.first);
+        let lost = firsts.filter(|(place, first)| place != *first);
+        lost.map(|(place, first)| (self.places.id(place), self.places.id(*first)))
     }
+}
 
-    /// The place of a row among those that were added.
-    fn place(&self, number: u64) -> Option<u32> {
-        let (at, bit) = (number / 64, number % 64);
-        let word = *self.added.get(at as usize)?;
+impl Places {
+    /// The place of a row, if it is marked.
+    fn of(&self, number: u64) -> Option<u32> {
+        let (at, bit) = ((number / 64) as usize, number % 64);
+        let word = *self.marks.get(at)?;
         if word >> bit & 1 == 0 {
             return None;
         }
         let step = at / STEP_WORDS;
-        let whole = self.added.get((step * STEP_WORDS) as usize..at as usize)?;
+        let whole = self.marks.get(step * STEP_WORDS..at)?;
         let inside = whole.iter().map(|word| word.count_ones()).sum::<u32>();
-        Some(self.before.get(step as usize)? + inside + (word & ((1 << bit) - 1)).count_ones())
+        Some(self.before.get(step)? + inside + (word & ((1 << bit) - 1)).count_ones())
     }
 
-    /// The row at a place among those that were added.
-    fn number(&self, place: u32) -> u64 {
+    /// The row at a place.
+    fn id(&self, place: u32) -> RowId {
         let step = self.before.partition_point(|before| *before <= place).saturating_sub(1);
         let mut left = place - self.before.get(step).copied().unwrap_or_default();
-        let mut at = step * STEP_WORDS as usize;
-        while let Some(word) = self.added.get(at) {
+        let from = step * STEP_WORDS;
+        let mut number = 0;
+        for (word, at) in self.marks.get(from..).unwrap_or_default().iter().zip(from as u64..) {
             let here = word.count_ones();
             if left < here {
                 let rest = (0..left).fold(*word, |rest, _| rest & rest.wrapping_sub(1));
-                return at as u64 * 64 + u64::from(rest.trailing_zeros());
+                number = at * 64 + u64::from(rest.trailing_zeros());
+                break;
             }
             left -= here;
-            at += 1;
         }
-        0
+        self.numbers.id(number)
     }
-}
-
-/// Bits that are set before each step of words.
-fn counts_before(words: &[u64]) -> Result<Vec<u32>, DedupError> {
-    let mut sum = 0u64;
-    let mut before = Vec::with_capacity(words.len().div_ceil(STEP_WORDS as usize));
-    for step in words.chunks(STEP_WORDS as usize) {
-        before.push(sum as u32);
-        sum += step.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-    }
-    let most = u64::from(u32::MAX);
-    if sum > most {
-        return Err(DedupError::TooManyRows { rows: sum, most });
-    }
-    Ok(before)
 }
 
 /// The smallest place of the cluster. Paths are halved on the way.

@@ -14,13 +14,15 @@ fn numbers(rows: usize) -> RowNumbers {
 
 fn settled(bands: &Bands, order: &[usize], threads: usize, memory: usize) -> Lost {
     let folder = tempfile::tempdir().unwrap();
-    let near = NearDuplicates::new(numbers(bands.len()), folder.path());
+    let rows = NearRows::new(numbers(bands.len()));
+    order.iter().for_each(|row| rows.mark(rows.numbers.id(*row as u64)).unwrap());
+    let near = NearDuplicates::new(rows, folder.path()).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
         order.par_chunks(7).for_each(|rows| {
             let mut adder = near.adder();
             for row in rows {
-                adder.add(near.numbers.id(*row as u64), &bands[*row]).unwrap();
+                adder.add(near.places.numbers.id(*row as u64), &bands[*row]).unwrap();
             }
             adder.finish().unwrap();
         });
@@ -102,12 +104,14 @@ fn many_rows_of_one_band_are_one_cluster_in_little_memory() {
 }
 
 #[test]
-fn rows_that_were_not_added_are_never_lost() {
+fn rows_that_are_not_marked_are_never_lost_and_never_win() {
     let folder = tempfile::tempdir().unwrap();
-    let near = NearDuplicates::new(numbers(300), folder.path());
+    let rows = NearRows::new(numbers(300));
+    [5, 200].into_iter().for_each(|row| rows.mark(rows.numbers.id(row)).unwrap());
+    let near = NearDuplicates::new(rows, folder.path()).unwrap();
     let mut adder = near.adder();
-    for row in [5, 200] {
-        adder.add(near.numbers.id(row), &[9]).unwrap();
+    for row in [1, 5, 200, 299] {
+        adder.add(near.places.numbers.id(row), &[9]).unwrap();
     }
     adder.finish().unwrap();
     let lost = near.settle(1 << 20).unwrap();
@@ -118,9 +122,11 @@ fn rows_that_were_not_added_are_never_lost() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_named() {
-    let near = NearDuplicates::new(numbers(9), std::path::Path::new("/nowhere/at/all"));
+    let rows = NearRows::new(numbers(9));
+    rows.mark(rows.numbers.id(0)).unwrap();
+    let near = NearDuplicates::new(rows, Path::new("/nowhere/at/all")).unwrap();
     let mut adder = near.adder();
-    adder.add(near.numbers.id(0), &[1]).unwrap();
+    adder.add(near.places.numbers.id(0), &[1]).unwrap();
     let error = adder.finish().unwrap_err();
     assert_eq!(error.to_string(), "cannot sort bands in `/nowhere/at/all`");
 }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 /// Words in a shingle, unless the recipe says otherwise: as in datatrove and in GPT-3's and FineWeb's
 /// pipelines.
-pub const DEFAULT_WORDS: u32 = 5;
+pub const DEFAULT_WORDS: u64 = 5;
 /// Values in a signature, unless the recipe says otherwise: as in text-dedup and in NeMo Curator
 /// (256 and 260).
-pub const DEFAULT_HASHES: u32 = 256;
+pub const DEFAULT_HASHES: u64 = 256;
 /// Words that a shingle may have.
 pub const WORDS_RANGE: std::ops::RangeInclusive<u64> = 1..=64;
 /// Values that a signature may have.

@@ -12,11 +12,11 @@ use super::error::DedupError;
 const FIRST_BITS: u32 = 8;
 const NEXT_BITS: u32 = 4;
 /// Bytes of a record, and records that are written at once.
-const RECORD: usize = 16;
+const RECORD: usize = 12;
 const BLOCK: usize = 256;
 
-/// A band hash, and the number of the row that has it.
-pub type Record = (u64, u64);
+/// A band hash, and the place of the row that has it.
+pub type Record = (u64, u32);
 
 /// Records by ranges of their hashes, in files without a name: they are gone when the process is.
 pub struct Spill {
@@ -75,7 +75,7 @@ impl Spill {
         let Some(range) = self.ranges.get(range) else { return Ok(()) };
         let taken = std::mem::take(&mut *range.lock().unwrap_or_else(PoisonError::into_inner));
         let Some(file) = taken.file else { return Ok(()) };
-        let fits = taken.records.saturating_mul(RECORD as u64) <= memory as u64;
+        let fits = taken.records.saturating_mul(size_of::<Record>() as u64) <= memory as u64;
         if fits {
             let mut records = Vec::with_capacity(taken.records as usize);
             self.read(file, |block| records.extend_from_slice(block))?;
@@ -102,7 +102,7 @@ impl Spill {
 
     /// A range of one hash, however many rows have it.
     fn one_hash(&self, mut file: File, group: &mut dyn FnMut(&[Record])) -> Result<(), DedupError> {
-        let mut first = (u64::MAX, u64::MAX);
+        let mut first = (u64::MAX, u32::MAX);
         let again = file.try_clone().map_err(|e| DedupError::spill(&self.folder, e))?;
         self.read(again, |block| first = block.iter().copied().fold(first, Record::min))?;
         file.rewind().map_err(|e| DedupError::spill(&self.folder, e))?;
@@ -136,9 +136,9 @@ impl Spill {
                 return Ok(());
             }
             records.clear();
-            records.extend(whole.iter().map(|record| {
-                let both = u128::from_le_bytes(*record);
-                (both as u64, (both >> 64) as u64)
+            records.extend(whole.iter().filter_map(|record| {
+                let (hash, place) = (record.first_chunk()?, record.last_chunk()?);
+                Some((u64::from_le_bytes(*hash), u32::from_le_bytes(*place)))
             }));
             take(&records);
         }
@@ -167,7 +167,8 @@ impl Sink<'_> {
     pub fn push(&mut self, (hash, row): Record) -> Result<(), DedupError> {
         let range = (hash << self.spill.used >> (u64::BITS - self.spill.bits)) as usize;
         let Some(pending) = self.pending.get_mut(range) else { return Ok(()) };
-        pending.extend_from_slice(&(u128::from(row) << 64 | u128::from(hash)).to_le_bytes());
+        pending.extend_from_slice(&hash.to_le_bytes());
+        pending.extend_from_slice(&row.to_le_bytes());
         if pending.len() >= RECORD * BLOCK {
             self.spill.append(range, pending)?;
             pending.clear();
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     /// Pairs (first of its hash, another row of it), whatever the groups they came in.
-    fn pairs(records: &[Record], memory: usize) -> BTreeSet<(u64, u64)> {
+    fn pairs(records: &[Record], memory: usize) -> BTreeSet<(u32, u32)> {
         let folder = tempfile::tempdir().unwrap();
         let spill = Spill::new(folder.path());
         let mut sink = spill.sink();
@@ -223,10 +224,10 @@ mod tests {
             // Hashes that differ in their first bits, in their last ones, or not at all.
             let spread = |n: u64| if n < 20 { n << 59 | n } else { n };
             let records: Vec<Record> =
-                hashes.iter().enumerate().map(|(row, hash)| (spread(*hash), row as u64)).collect();
-            let mut rows: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+                hashes.iter().enumerate().map(|(row, hash)| (spread(*hash), row as u32)).collect();
+            let mut rows: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
             records.iter().for_each(|(hash, row)| rows.entry(*hash).or_default().push(*row));
-            let expected: BTreeSet<(u64, u64)> =
+            let expected: BTreeSet<(u32, u32)> =
                 rows.values().flat_map(|rows| rows[1..].iter().map(|row| (rows[0], *row))).collect();
             prop_assert_eq!(pairs(&records, memory), expected);
         }

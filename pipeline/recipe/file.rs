@@ -206,6 +206,13 @@ pub struct TokeniseFile {
 pub struct DedupFile {
     /// What makes two rows the same.
     pub exact: Option<Exact>,
+    /// Similarity above 0 and below 1 from which rows count as near duplicates, of which one stays;
+    /// they are not looked for if absent.
+    pub near: Option<f64>,
+    /// Words in a shingle, by which near duplicates are told; 5 if absent.
+    pub near_words: Option<u64>,
+    /// Values in the signature of a row; 256 if absent.
+    pub near_hashes: Option<u64>,
 }
 
 /// What makes two rows the same.
@@ -361,7 +368,7 @@ overlay! {
     DecontaminateFile { benchmarks, copies, blocklist, ngram, none, strict }
     NormaliseFile { format, policy, history, train, empty_think, on_lossy, on_unclosed, control_text, leading_newlines, train_newline, mask_reasoning, template }
     TokeniseFile { tokenizer, revision, end_of_text }
-    DedupFile { exact }
+    DedupFile { exact, near, near_words, near_hashes }
     PackFile { length, strategy, overlong }
     OutputFile { format, validation, shard_tokens, partition_bytes, position_ids, calibration }
 }

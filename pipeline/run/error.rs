@@ -7,6 +7,7 @@ use arrow::error::ArrowError;
 use potable_blocklists::BlocklistError;
 
 use crate::decontaminate::benchmarks::BenchmarkError;
+use crate::dedup::DedupError;
 use crate::normalise::TemplateError;
 use crate::recipe::RecipeError;
 use crate::recipe::pins::PinError;
@@ -43,6 +44,9 @@ pub enum RunError {
     /// A chat template.
     #[error(transparent)]
     Template(#[from] TemplateError),
+    /// Near duplicates.
+    #[error(transparent)]
+    Dedup(#[from] DedupError),
     /// A file that cannot be written.
     #[error("cannot write `{path}`", path = path.display())]
     Write {
@@ -255,6 +259,7 @@ impl RunError {
             RunError::Tokeniser(e) => e.hint(),
             RunError::Blocklist(e) => e.hint(),
             RunError::Template(e) => Some(e.hint()),
+            RunError::Dedup(e) => e.hint(),
             RunError::Write { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
                     "make room and run the same command again: finished work is kept and continued"

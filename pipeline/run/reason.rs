@@ -14,7 +14,7 @@ pub enum Stage {
     Normalise,
     /// Text to ids.
     Tokenise,
-    /// Exact duplicates.
+    /// Duplicates.
     Dedup,
     /// Samples to packs.
     Pack,
@@ -95,6 +95,8 @@ reasons! {
     NormaliseSpan = Normalise, "normalise.span", "no telling which part is trained on";
     /// The same content as an earlier row.
     DedupExact = Dedup, "dedup.exact", "exact duplicates";
+    /// Nearly the same words as an earlier row.
+    DedupNear = Dedup, "dedup.near", "near duplicates";
     /// The same content as a row that an earlier phase took.
     DedupOtherPhase = Dedup, "dedup.other-phase", "taken by another phase";
     /// Longer than the longest pack.

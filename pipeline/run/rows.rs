@@ -11,6 +11,7 @@ use super::plan::{Plan, PlannedSource, Unit};
 use super::reason::DropReason;
 use super::staged::{self, ChunkLedger, StagedDrop, StagedSample};
 use crate::decontaminate::{Checked, CheckedRow, Decontaminator, Match};
+use crate::dedup::Signer;
 use crate::normalise::{Acted, ControlText, Normaliser, RenderedSample};
 use crate::recipe::file::{Exact, OnBadRow};
 use crate::source::adapt::{Adapted, Outcome};
@@ -91,6 +92,8 @@ struct Mapper<'a> {
     source: &'a PlannedSource,
     place: ChunkPlace,
     decontaminator: Decontaminator<'a>,
+    /// Takes the bands of rows, if near duplicates go.
+    signer: Option<Signer>,
     acted: Acted,
     out: staged::Chunk,
 }
@@ -99,13 +102,16 @@ impl<'a> Mapper<'a> {
     fn new(stages: &'a Stages, place: ChunkPlace) -> Result<Self, RunError> {
         let missing = || RunError::Manifest { reason: "a unit names no source".to_owned() };
         let source = stages.plan.sources.get(place.unit.source as usize).ok_or_else(missing)?;
+        let phase = &stages.plan.phase;
+        let signer = phase.near.map(|near| Signer::new(near, phase.seed));
         Ok(Mapper {
             stages,
             source,
             place,
-            decontaminator: Decontaminator::new(stages.blocklist, stages.plan.phase.decontaminate.strict),
+            decontaminator: Decontaminator::new(stages.blocklist, phase.decontaminate.strict),
+            out: staged::Chunk { near: signer.is_some(), ..staged::Chunk::default() },
+            signer,
             acted: Acted::new(),
-            out: staged::Chunk::default(),
         })
     }
 
@@ -275,6 +281,7 @@ impl<'a> Mapper<'a> {
             ControlText::Text => *self.acted.entry("control-text-as-text").or_default() += foreign,
             ControlText::Keep => *self.acted.entry("control-text-kept").or_default() += foreign,
         }
+        let mut near = self.signer.as_mut().map_or_else(Vec::new, |signer| signer.bands(checked));
         for encoded in encoded {
             self.out.ledger.samples += 1;
             self.out.ledger.tokens += encoded.ids.len() as u64;
@@ -285,6 +292,7 @@ impl<'a> Mapper<'a> {
                 key,
                 ids: encoded.ids,
                 trained: encoded.trained,
+                near: std::mem::take(&mut near),
             });
         }
         self.out.ledger.kept += 1;

@@ -8,7 +8,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type, UInt64Type};
 use arrow::error::ArrowError;
@@ -37,6 +37,8 @@ pub struct StagedSample {
     pub ids: Vec<u32>,
     /// Trained runs: start and length.
     pub trained: Vec<(u32, u32)>,
+    /// Band hashes of the row, for near duplicates; with its first sample only.
+    pub near: Vec<u64>,
 }
 
 /// A row that ended in map, with the evidence.
@@ -107,6 +109,8 @@ pub struct Chunk {
     pub ledger: ChunkLedger,
     /// Samples by partition.
     pub samples: BTreeMap<u32, Vec<StagedSample>>,
+    /// Whether samples have band hashes, and the file a column for them.
+    pub near: bool,
     /// Rows that ended here, in row order.
     pub drops: Vec<StagedDrop>,
 }
@@ -142,10 +146,10 @@ impl Chunk {
         }
         self.ledger.partitions = self.samples.keys().copied().collect();
         let batches: Vec<RecordBatch> =
-            self.samples.values().map(|samples| batch_of(samples)).collect::<Result<_, _>>()?;
+            self.samples.values().map(|samples| batch_of(samples, self.near)).collect::<Result<_, _>>()?;
         let ledger = serde_json::to_string(&self.ledger)
             .map_err(|e| RunError::Staged { path: path.to_path_buf(), reason: e.to_string() })?;
-        write_ipc(path, &schema(), &batches, Some(ledger))
+        write_ipc(path, &schema(self.near), &batches, Some(ledger))
     }
 }
 
@@ -202,6 +206,20 @@ impl Staged {
     /// A file that is damaged.
     pub fn samples(&self, partition: u32) -> Result<Option<RecordBatch>, RunError> {
         self.batch(partition, None)
+    }
+
+    /// Band hashes of the samples of a partition, in the order of [`Staged::metadata`]; of a row, its
+    /// first sample has them.
+    ///
+    /// # Errors
+    /// A file that is damaged, or was staged without band hashes.
+    pub fn bands(&self, partition: u32) -> Result<Vec<Vec<u64>>, RunError> {
+        let Some(batch) = self.batch(partition, Some(&[9]))? else {
+            return Ok(Vec::new());
+        };
+        let bands = batch.column(0).as_list::<i32>();
+        let one = |index| bands.value(index).as_primitive::<UInt64Type>().values().to_vec();
+        Ok((0..bands.len()).map(one).collect())
     }
 
     fn batch(&self, partition: u32, columns: Option<&[usize]>) -> Result<Option<RecordBatch>, RunError> {
@@ -316,12 +334,13 @@ pub fn drops_path(path: &Path) -> PathBuf {
     path.with_extension("dropped.arrow")
 }
 
-fn schema() -> SchemaRef {
-    let list = |name: &str| {
-        Field::new(name, DataType::List(Arc::new(Field::new("item", DataType::UInt32, false))), false)
+fn schema(near: bool) -> SchemaRef {
+    let list_of = |name: &str, item: DataType| {
+        Field::new(name, DataType::List(Arc::new(Field::new("item", item, false))), false)
     };
+    let list = |name: &str| list_of(name, DataType::UInt32);
     let plain = |name: &str, data_type: DataType| Field::new(name, data_type, false);
-    Arc::new(Schema::new(vec![
+    let mut fields = vec![
         plain("row", DataType::UInt64),
         plain("turn", DataType::UInt32),
         plain("hash", DataType::UInt64),
@@ -331,10 +350,14 @@ fn schema() -> SchemaRef {
         plain("first_trained", DataType::UInt32),
         list("ids"),
         list("trained"),
-    ]))
+    ];
+    if near {
+        fields.push(list_of("near", DataType::UInt64));
+    }
+    Arc::new(Schema::new(fields))
 }
 
-fn batch_of(samples: &[StagedSample]) -> Result<RecordBatch, RunError> {
+fn batch_of(samples: &[StagedSample], near: bool) -> Result<RecordBatch, RunError> {
     let u64s = |f: fn(&StagedSample) -> u64| -> ArrayRef {
         Arc::new(UInt64Array::from_iter_values(samples.iter().map(f)))
     };
@@ -345,7 +368,7 @@ fn batch_of(samples: &[StagedSample]) -> Result<RecordBatch, RunError> {
         list_of(samples.iter().map(|s| s.ids.len()), samples.iter().flat_map(|s| s.ids.iter().copied()));
     let runs = samples.iter().flat_map(|s| s.trained.iter().flat_map(|&(start, len)| [start, len]));
     let runs = list_of(samples.iter().map(|s| s.trained.len() * 2), runs);
-    let columns = vec![
+    let mut columns = vec![
         u64s(|s| s.row),
         u32s(|s| s.turn),
         u64s(|s| s.hash),
@@ -356,7 +379,13 @@ fn batch_of(samples: &[StagedSample]) -> Result<RecordBatch, RunError> {
         ids,
         runs,
     ];
-    RecordBatch::try_new(schema(), columns).map_err(RunError::from)
+    if near {
+        let field = Arc::new(Field::new("item", DataType::UInt64, false));
+        let offsets = OffsetBuffer::<i32>::from_lengths(samples.iter().map(|s| s.near.len()));
+        let bands = UInt64Array::from_iter_values(samples.iter().flat_map(|s| s.near.iter().copied()));
+        columns.push(Arc::new(ListArray::new(field, offsets, Arc::new(bands), None)));
+    }
+    RecordBatch::try_new(schema(near), columns).map_err(RunError::from)
 }
 
 fn list_of(lengths: impl Iterator<Item = usize>, values: impl Iterator<Item = u32>) -> ArrayRef {

@@ -46,6 +46,8 @@ mod joins;
 mod manifest_diff;
 /// Mixtures: shares met to the row, rows taken again, more asked for than there is.
 mod mixtures;
+/// Near duplicates: which rows go, which stays, and what is said of it.
+mod near;
 /// What a data set promises: balanced ledgers, no token lost, packs, length classes, held-out rows.
 mod packing;
 /// Real Parquet files of many writers.

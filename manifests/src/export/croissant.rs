@@ -375,11 +375,18 @@ fn protocol(part: &Part) -> Vec<String> {
             names.join(", ")
         )
     };
-    let duplicates: u64 = manifest.rows.values().filter_map(|ledger| ledger.dropped.get("dedup.exact")).sum();
+    let dropped =
+        |reason: &str| manifest.rows.values().filter_map(|ledger| ledger.dropped.get(reason)).sum::<u64>();
+    let near = manifest.recipe.settings.pointer("/dedup/near").is_some();
+    let near = if near {
+        format!(" Near duplicates were dropped ({}).", counted(dropped("dedup.near"), "row"))
+    } else {
+        String::new()
+    };
     let tokeniser = &manifest.tokeniser;
     vec![
         checked,
-        format!("Exact duplicates were dropped ({}).", counted(duplicates, "row")),
+        format!("Exact duplicates were dropped ({}).{near}", counted(dropped("dedup.exact"), "row")),
         format!(
             "Text was rendered as {} and encoded with the vocabulary {}.",
             tokeniser.template, tokeniser.name
