@@ -22,6 +22,7 @@ use super::staged::{ChunkLedger, StagedDrop, StagedRows};
 use crate::recipe::lock::LockedSource;
 use crate::shard::dropped::{DroppedRow, DroppedWriter, Part};
 use crate::shard::{PackExtremes, ShardFile, write_atomic, write_index};
+use crate::source::RowId;
 use crate::tokenise::Tokeniser;
 
 /// What a seal is made from.
@@ -129,6 +130,7 @@ impl Sealing<'_> {
             };
             for (reason, count) in [
                 (DropReason::DedupExact, counts.duplicates.0),
+                (DropReason::DedupNear, counts.near.0),
                 (DropReason::DedupOtherPhase, counts.other_phase.0),
                 (DropReason::PackOverlong, counts.overlong.0),
             ] {
@@ -159,6 +161,7 @@ impl Sealing<'_> {
             };
             for (reason, count) in [
                 (DropReason::DedupExact, counts.duplicates.1),
+                (DropReason::DedupNear, counts.near.1),
                 (DropReason::DedupOtherPhase, counts.other_phase.1),
                 (DropReason::PackOverlong, counts.overlong.1),
             ] {
@@ -185,14 +188,16 @@ impl Sealing<'_> {
         Examples::new(sensitive.map(|entry| entry.meta.name.clone()).collect())
     }
 
-    /// Writes rows that ended in map, and rows of which no sample fits a pack, in the order of their
-    /// ids. Gives the files, and a digest of all rows.
+    /// Writes rows that ended in map, near duplicates, and rows of which no sample fits a pack, in the
+    /// order of their ids. Gives the files, and a digest of all rows.
     fn write_dropped(&self, examples: &mut Examples) -> Result<(Vec<Part>, Digest), RunError> {
         remove(&self.folder.path.join("dropped"))?;
         let folder = self.folder.folder("dropped")?;
         let mut writer = DroppedWriter::new(&folder);
         let mut overlong = self.selection.overlong()?;
         let mut next = overlong.next().transpose()?;
+        let mut near = self.selection.near()?;
+        let mut next_near = near.next().transpose()?;
         for group in self.groups() {
             let Some(last) = group.iter().map(|file| file.ledger()).max_by_key(|ledger| ledger.next_row)
             else {
@@ -208,6 +213,10 @@ impl Sealing<'_> {
             while let Some((id, tokens)) = next.filter(|(id, _)| (id.source, id.file, id.row) < end) {
                 rows.push(self.overlong_row(&id, tokens));
                 next = overlong.next().transpose()?;
+            }
+            while let Some((id, first)) = next_near.filter(|(id, _)| (id.source, id.file, id.row) < end) {
+                rows.push(self.near_row(&id, &first));
+                next_near = near.next().transpose()?;
             }
             rows.sort_by_key(|row| row.row);
             rows.iter().for_each(|row| examples.offer(row));
@@ -246,7 +255,23 @@ impl Sealing<'_> {
         }
     }
 
-    fn overlong_row(&self, id: &crate::source::RowId, tokens: u64) -> DroppedRow {
+    /// A near duplicate, with the row that stays in its place.
+    fn near_row(&self, id: &RowId, first: &RowId) -> DroppedRow {
+        let (source, file) = self.names(first.source, first.file);
+        let reason = DropReason::DedupNear;
+        let evidence = serde_json::json!({ "first": format!("{source}/{file}:{}", first.row) });
+        let (source, file) = self.names(id.source, id.file);
+        DroppedRow {
+            source,
+            file,
+            row: id.row,
+            stage: reason.stage().name().to_owned(),
+            reason: reason.name().to_owned(),
+            evidence: evidence.to_string(),
+        }
+    }
+
+    fn overlong_row(&self, id: &RowId, tokens: u64) -> DroppedRow {
         let reason = DropReason::PackOverlong;
         let (source, file) = self.names(id.source, id.file);
         DroppedRow {

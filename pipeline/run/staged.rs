@@ -8,7 +8,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::array::{ArrayRef, AsArray, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type, UInt64Type};
 use arrow::error::ArrowError;
@@ -135,6 +135,9 @@ pub struct SampleMeta {
 /// What is done with the samples of a partition.
 pub type VisitSamples<'v> = dyn FnMut(u32, &[SampleMeta]) -> Result<(), RunError> + 'v;
 
+/// What is done with the band hashes of a row.
+pub type VisitBands<'v> = dyn FnMut(u64, &[u64]) -> Result<(), RunError> + 'v;
+
 impl Chunk {
     /// Writes the chunk: rows that ended first, then the samples, whose file is the commit.
     ///
@@ -208,18 +211,25 @@ impl Staged {
         self.batch(partition, None)
     }
 
-    /// Band hashes of the samples of a partition, in the order of [`Staged::metadata`]; of a row, its
-    /// first sample has them.
+    /// Gives the rows that have band hashes to `visit`; of a row, its first sample has them.
     ///
     /// # Errors
-    /// A file that is damaged, or was staged without band hashes.
-    pub fn bands(&self, partition: u32) -> Result<Vec<Vec<u64>>, RunError> {
-        let Some(batch) = self.batch(partition, Some(&[9]))? else {
-            return Ok(Vec::new());
-        };
-        let bands = batch.column(0).as_list::<i32>();
-        let one = |index| bands.value(index).as_primitive::<UInt64Type>().values().to_vec();
-        Ok((0..bands.len()).map(one).collect())
+    /// A file that is damaged, or was staged without band hashes; what `visit` says.
+    pub fn all_bands(&self, visit: &mut VisitBands) -> Result<(), RunError> {
+        if self.ledger.partitions.is_empty() {
+            return Ok(());
+        }
+        let buffer = map_file(&self.path)?;
+        for index in 0..self.ledger.partitions.len() {
+            let batch = read_batch(&buffer, index, Some(&[0, 9])).map_err(|e| damaged(&self.path, &e))?;
+            let bands = batch.column(1).as_list::<i32>();
+            for (index, row) in batch.column(0).as_primitive::<UInt64Type>().values().iter().enumerate() {
+                if bands.value_length(index) > 0 {
+                    visit(*row, bands.value(index).as_primitive::<UInt64Type>().values())?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn batch(&self, partition: u32, columns: Option<&[usize]>) -> Result<Option<RecordBatch>, RunError> {

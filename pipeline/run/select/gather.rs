@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::candidates::{CandidateWriter, Candidates};
 use super::codec::Damaged;
+use super::near::NEAR_BYTES;
 use super::rows::{Link, Misfit, Rows};
 use super::scratch::Scratch;
 use super::sort::{Sorted, Sorter};
@@ -28,6 +29,7 @@ pub struct Gathered<'a> {
     pub(super) counts: Vec<SelectCounts>,
     pub(super) sorting: Scratch,
     pub(super) overlong: Vec<Sorted<OVERLONG_BYTES>>,
+    pub(super) near: Vec<Sorted<NEAR_BYTES>>,
 }
 
 /// The records of all threads, by partition.
@@ -86,7 +88,7 @@ impl<'a> Gathered<'a> {
             written.push(state.writer.finish());
         }
         let candidates = candidates.with(written);
-        Ok(Gathered { selecting, candidates, counts, sorting, overlong })
+        Ok(Gathered { selecting, candidates, counts, sorting, overlong, near: Vec::new() })
     }
 
     /// The rows of a partition that near duplicates are looked for among: of equal rows the first one.

@@ -3,7 +3,7 @@
 //!
 //! 1. gather: staged files are read once, their samples spilled by partition; a partition's rows are
 //!    cut to those in the running, duplicates share a partition (`gather.rs`),
-//! 2. near duplicates, if any, are taken out,
+//! 2. near duplicates are taken out, if the recipe asks for it (`near.rs`),
 //! 3. caps: a histogram of the sampling hashes of a source says in which bucket its last row is, a
 //!    second pass over that bucket which row it is (`caps.rs`),
 //! 4. settle: the rows that go on, a file a partition (`settle.rs`).
@@ -12,6 +12,7 @@ mod candidates;
 mod caps;
 mod codec;
 mod gather;
+mod near;
 mod outcome;
 mod rows;
 mod rules;
@@ -32,9 +33,8 @@ use super::progress::Progress;
 use crate::source::row::RowId;
 
 pub use gather::Gathered;
-pub use outcome::{Overlong, Selection};
+pub use outcome::{NearDropped, Overlong, Selection};
 pub use rules::{Rules, SourceRules};
-pub use settle::NearDropped;
 pub use spill::Metadata;
 
 /// One sample in a staged file.
@@ -122,6 +122,8 @@ pub struct Summary {
     pub short: Vec<(usize, Missing)>,
     /// Rows of which no sample fits a pack.
     pub overlong: u64,
+    /// Near duplicates.
+    pub near: u64,
 }
 
 /// Whether the keys of the rows that go on are written down, for a phase that leaves them out.
@@ -167,7 +169,7 @@ pub struct Selecting<'a> {
     pub progress: &'a Progress,
 }
 
-/// Selects, without near duplicates. `staged` are the staged files of all rounds.
+/// Selects. `staged` are the staged files of all rounds.
 ///
 /// Sources are settled in the order of the recipe: of a source, rows that an earlier source kept and
 /// later copies of its own rows go first, then what its cap leaves out. A row that a cap leaves out
@@ -176,5 +178,9 @@ pub struct Selecting<'a> {
 /// # Errors
 /// A staged file that is damaged; a weight that asks for more than there is.
 pub fn select<M: Metadata>(selecting: &Selecting, staged: &[M]) -> Result<Selection, RunError> {
-    Gathered::new(selecting, staged)?.settle()
+    let mut gathered = Gathered::new(selecting, staged)?;
+    if selecting.rules.near {
+        gathered.drop_near(staged)?;
+    }
+    gathered.settle()
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::gather::{OVERLONG_BYTES, overlong_bytes, overlong_of};
+use super::near::{NEAR_BYTES, near_of};
 use super::rows::read_selected;
 use super::{SelectedRow, Summary};
 use crate::run::error::RunError;
@@ -61,17 +62,18 @@ impl Selection {
     /// # Errors
     /// A file that is missing or damaged.
     pub fn overlong(&self) -> Result<Overlong, RunError> {
-        let path = Self::overlong_path(&self.folder);
-        let read_error = |source| RunError::Read { path: path.clone(), source };
-        let file = File::open(&path).map_err(read_error)?;
-        let expected = MAGIC.len() as u64 + self.summary.overlong * OVERLONG_BYTES as u64 + SUM_BYTES;
-        if file.metadata().map_err(read_error)?.len() != expected {
-            return Err(damaged(&path));
-        }
-        let mut overlong =
-            Overlong { path, file: BufReader::new(file), sum: Xxh3::new(), left: self.summary.overlong };
-        let magic: [u8; 8] = overlong.bytes()?;
-        if magic != *MAGIC { Err(damaged(&overlong.path)) } else { Ok(overlong) }
+        Ok(Overlong(Records::open(Self::overlong_path(&self.folder), self.summary.overlong)?))
+    }
+
+    /// Near duplicates, each with the row that stays in its place, in the order of their ids.
+    ///
+    /// # Errors
+    /// A file that is missing or damaged.
+    pub fn near(&self) -> Result<NearDropped, RunError> {
+        let records = (self.summary.near > 0)
+            .then(|| Records::open(Self::near_path(&self.folder), self.summary.near))
+            .transpose()?;
+        Ok(NearDropped(records))
     }
 
     /// The sorted keys of the rows that go on, 16 bytes little-endian each, if they were asked for.
@@ -84,6 +86,9 @@ impl Selection {
         let partitions = (0..).zip(&self.summary.times).filter(|(_, times)| **times > 0);
         let mut names: Vec<String> = partitions.map(|(number, _)| Self::partition_name(number)).collect();
         names.push(OVERLONG.to_owned());
+        if self.summary.near > 0 {
+            names.push(NEAR.to_owned());
+        }
         if self.keys().exists() {
             names.push(KEYS.to_owned());
         }
@@ -102,6 +107,10 @@ impl Selection {
 
     pub(super) fn overlong_path(folder: &Path) -> PathBuf {
         folder.join(OVERLONG)
+    }
+
+    pub(super) fn near_path(folder: &Path) -> PathBuf {
+        folder.join(NEAR)
     }
 
     pub(super) fn keys_path(folder: &Path) -> PathBuf {
@@ -124,27 +133,46 @@ impl Selection {
 }
 
 const OVERLONG: &str = "overlong.rows";
+const NEAR: &str = "near.rows";
 const KEYS: &str = "keys";
 
 /// Rows of which no sample fits a pack, with their tokens.
-pub struct Overlong {
+pub struct Overlong(Records<OVERLONG_BYTES>);
+
+/// Near duplicates, with the rows that stay in their place.
+pub struct NearDropped(Option<Records<NEAR_BYTES>>);
+
+/// Records of a fixed size, read one by one; the checksum is compared at the last one.
+struct Records<const N: usize> {
     path: PathBuf,
     file: BufReader<File>,
     sum: Xxh3,
     left: u64,
 }
 
-impl Overlong {
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], RunError> {
-        let mut bytes = [0; N];
+impl<const N: usize> Records<N> {
+    fn open(path: PathBuf, left: u64) -> Result<Self, RunError> {
+        let read_error = |source| RunError::Read { path: path.clone(), source };
+        let file = File::open(&path).map_err(read_error)?;
+        let expected = MAGIC.len() as u64 + left * N as u64 + SUM_BYTES;
+        if file.metadata().map_err(read_error)?.len() != expected {
+            return Err(damaged(&path));
+        }
+        let mut records = Records { path, file: BufReader::new(file), sum: Xxh3::new(), left };
+        let magic: [u8; 8] = records.bytes()?;
+        if magic != *MAGIC { Err(damaged(&records.path)) } else { Ok(records) }
+    }
+
+    fn bytes<const M: usize>(&mut self) -> Result<[u8; M], RunError> {
+        let mut bytes = [0; M];
         let read = self.file.read_exact(&mut bytes);
         read.map_err(|source| RunError::Read { path: self.path.clone(), source })?;
         self.sum.update(&bytes);
         Ok(bytes)
     }
 
-    fn read(&mut self) -> Result<(RowId, u64), RunError> {
-        let record: [u8; OVERLONG_BYTES] = self.bytes()?;
+    fn read(&mut self) -> Result<[u8; N], RunError> {
+        let record = self.bytes()?;
         self.left -= 1;
         if self.left == 0 {
             let expected = self.sum.digest();
@@ -152,7 +180,15 @@ impl Overlong {
                 return Err(damaged(&self.path));
             }
         }
-        Ok(overlong_of(&record))
+        Ok(record)
+    }
+}
+
+impl<const N: usize> Iterator for Records<N> {
+    type Item = Result<[u8; N], RunError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        (self.left > 0).then(|| self.read())
     }
 }
 
@@ -160,7 +196,15 @@ impl Iterator for Overlong {
     type Item = Result<(RowId, u64), RunError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        (self.left > 0).then(|| self.read())
+        Some(self.0.next()?.map(|record| overlong_of(&record)))
+    }
+}
+
+impl Iterator for NearDropped {
+    type Item = Result<(RowId, RowId), RunError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.0.as_mut()?.next()?.map(|record| near_of(&record)))
     }
 }
 
@@ -190,6 +234,10 @@ impl OutcomeFile {
 
     pub(super) fn push_overlong(&mut self, id: RowId, tokens: u64) -> Result<(), RunError> {
         self.push(&overlong_bytes(id, tokens))
+    }
+
+    pub(super) fn push_record(&mut self, record: &[u8]) -> Result<(), RunError> {
+        self.push(record)
     }
 
     pub(super) fn finish(mut self) -> Result<(), RunError> {

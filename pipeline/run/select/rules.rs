@@ -15,6 +15,8 @@ pub struct Rules {
     pub seed: u64,
     /// What makes two rows the same.
     pub exact: Exact,
+    /// Whether near duplicates go.
+    pub near: bool,
     /// Held-out share in parts per million.
     pub validation_ppm: u64,
     /// Packs.
@@ -74,6 +76,7 @@ impl Rules {
             partitions: plan.partitions,
             seed: plan.phase.seed,
             exact: plan.phase.exact,
+            near: plan.phase.near.is_some(),
             validation_ppm: plan.phase.output.validation_ppm,
             pack: plan.phase.pack.clone(),
             max_tokens: plan.phase.max_tokens,

@@ -1,8 +1,8 @@
 //! Settle: the rows in the running to the rows that go on.
 
-use super::candidates::Candidates;
 use super::caps::Reaches;
 use super::gather::{Gathered, OVERLONG_BYTES, overlong_of};
+use super::near::NEAR_BYTES;
 use super::outcome::{OutcomeFile, Selection};
 use super::rows::{Row, RowWriter, Rows};
 use super::scratch::Scratch;
@@ -10,17 +10,6 @@ use super::sort::{Sorted, Sorter, merge};
 use super::spill::each_number;
 use super::{Keys, SelectCounts, Summary};
 use crate::run::error::RunError;
-use crate::source::row::RowId;
-
-/// Rows that are near duplicates of others, which are kept. Of equal rows only the first is looked at,
-/// as [`Gathered::firsts`] gives them, and its copies share its fate.
-pub trait NearDropped: Sync {
-    /// Those of a partition, sorted.
-    ///
-    /// # Errors
-    /// What the file system says.
-    fn of(&self, partition: u32) -> Result<Vec<RowId>, RunError>;
-}
 
 const KEY_BYTES: usize = 16;
 
@@ -33,42 +22,6 @@ struct Settling<'a> {
 }
 
 impl Gathered<'_> {
-    /// Takes near duplicates out: after exact duplicates, before caps.
-    ///
-    /// # Errors
-    /// What the file system or `near` says.
-    pub fn drop_near(&mut self, near: &dyn NearDropped) -> Result<(), RunError> {
-        let selecting = self.selecting;
-        let left = Candidates::new(selecting.folder, selecting)?;
-        let partitions = selecting.rules.partitions as usize;
-        let make = || (vec![SelectCounts::default(); selecting.rules.sources.len()], left.writer());
-        let states = each_number(partitions, selecting.progress, make, |(counts, writer), partition| {
-            let dropped = near.of(partition as u32)?;
-            let rows = self.candidates.partition(partition as u32)?;
-            let is_near = |row: &Row| {
-                let first = rows.links(row).first().map_or(row.id, |link| link.id);
-                dropped.binary_search(&first).is_ok()
-            };
-            let mut stays = Vec::with_capacity(rows.rows.len());
-            for (index, row) in (0..).zip(&rows.rows) {
-                if !is_near(row) {
-                    stays.push(index);
-                } else if let Some(counts) = counts.get_mut(row.id.source as usize) {
-                    counts.near.0 += 1;
-                    counts.near.1 += rows.samples(row).len() as u64;
-                }
-            }
-            writer.partition(partition as u32, &rows, &stays)
-        })?;
-        let mut written = Vec::new();
-        for (counts, writer) in states {
-            self.counts.iter_mut().zip(&counts).for_each(|(sum, one)| sum.add(one));
-            written.push(writer.finish());
-        }
-        self.candidates = left.with(written);
-        Ok(())
-    }
-
     /// Settles caps and writes the selection.
     ///
     /// # Errors
@@ -98,6 +51,7 @@ impl Gathered<'_> {
             times: vec![0; selecting.rules.partitions as usize],
             short: reaches.short,
             overlong: self.write_overlong()?,
+            near: self.write_near()?,
         };
         let mut sorted = Vec::new();
         for state in states {
@@ -152,6 +106,24 @@ impl Gathered<'_> {
             let (id, tokens) = overlong_of(record);
             count += 1;
             file.push_overlong(id, tokens)
+        })?;
+        file.finish()?;
+        Ok(count)
+    }
+}
+
+impl Gathered<'_> {
+    /// Writes the near duplicates of all partitions in the order of their ids, if there are any. Gives
+    /// how many.
+    fn write_near(&self) -> Result<u64, RunError> {
+        if self.near.is_empty() {
+            return Ok(0);
+        }
+        let mut file = OutcomeFile::create(&Selection::near_path(self.selecting.folder))?;
+        let mut count = 0;
+        merge(&self.sorting, &self.near, &mut |record: &[u8; NEAR_BYTES]| {
+            count += 1;
+            file.push_record(record)
         })?;
         file.finish()?;
         Ok(count)

@@ -12,7 +12,7 @@ use super::rows::{Row, Rows};
 use super::scratch::{Scratch, Span};
 use crate::run::error::RunError;
 use crate::run::progress::Progress;
-use crate::run::staged::{SampleMeta, Staged, VisitSamples};
+use crate::run::staged::{SampleMeta, Staged, VisitBands, VisitSamples};
 use crate::source::row::RowId;
 
 /// Metadata of the samples of one staged file, wherever it lies.
@@ -26,6 +26,15 @@ pub trait Metadata: Sync {
     /// # Errors
     /// A file that is damaged, and what `visit` says.
     fn each(&self, visit: &mut VisitSamples) -> Result<(), RunError>;
+
+    /// The number of the row after the last one that was passed.
+    fn next_row(&self) -> u64;
+
+    /// Gives the rows that have band hashes to `visit`.
+    ///
+    /// # Errors
+    /// A file that is damaged or has no band hashes, and what `visit` says.
+    fn each_bands(&self, visit: &mut VisitBands) -> Result<(), RunError>;
 }
 
 impl Metadata for Staged {
@@ -35,6 +44,14 @@ impl Metadata for Staged {
 
     fn each(&self, visit: &mut VisitSamples) -> Result<(), RunError> {
         self.all_metadata(visit)
+    }
+
+    fn next_row(&self) -> u64 {
+        self.ledger.next_row
+    }
+
+    fn each_bands(&self, visit: &mut VisitBands) -> Result<(), RunError> {
+        self.all_bands(visit)
     }
 }
 

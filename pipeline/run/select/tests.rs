@@ -12,7 +12,7 @@ use crate::recipe::file::{Exact, Overlong as Policy, Strategy as Packing};
 use crate::recipe::resolve::PackConfig;
 use crate::run::mixture::{Candidate, Cap, Reach, largest_total, share};
 use crate::run::rows::partition_of;
-use crate::run::staged::{SampleMeta, VisitSamples};
+use crate::run::staged::{SampleMeta, VisitBands, VisitSamples};
 
 /// A staged file in memory.
 #[derive(Clone, Debug)]
@@ -28,6 +28,18 @@ impl Metadata for Made {
 
     fn each(&self, visit: &mut VisitSamples) -> Result<(), RunError> {
         self.parts.iter().try_for_each(|(partition, samples)| visit(*partition, samples))
+    }
+
+    fn next_row(&self) -> u64 {
+        let rows = self.parts.iter().flat_map(|(_, samples)| samples).map(|sample| sample.row + 1);
+        rows.max().unwrap_or_default()
+    }
+
+    fn each_bands(&self, visit: &mut VisitBands) -> Result<(), RunError> {
+        let mut rows: Vec<u64> =
+            self.parts.iter().flat_map(|(_, samples)| samples).map(|sample| sample.row).collect();
+        rows.dedup();
+        rows.iter().try_for_each(|row| visit(*row, &[]))
     }
 }
 
@@ -332,7 +344,7 @@ prop_compose! {
         for (index, source) in sources.iter_mut().enumerate() {
             source.name = format!("s{index}");
         }
-        Rules { partitions, seed: 7, exact, validation_ppm, pack, max_tokens, trial, sources }
+        Rules { partitions, seed: 7, exact, near: false, validation_ppm, pack, max_tokens, trial, sources }
     }
 }
 
