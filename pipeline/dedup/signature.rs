@@ -112,7 +112,7 @@ fn sketch(shingles: &[u64], seed: u64, places: usize, signature: &mut Vec<u64>) 
             Some(place) => shingles.iter().for_each(|shingle| put(place, mix(shingle ^ salt))),
             None => shingles.iter().for_each(|shingle| {
                 let hash = mix(shingle ^ salt);
-                put(((hash >> 32) * places as u64 >> 32) as usize, hash);
+                put((((hash >> 32) * places as u64) >> 32) as usize, hash);
             }),
         }
         if !signature.contains(&EMPTY) {

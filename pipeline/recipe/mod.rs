@@ -1,6 +1,7 @@
 //! From what the user wrote to what runs: `RecipeFile` → `Recipe`.
 
 pub mod card;
+mod dedup;
 pub mod error;
 pub mod file;
 pub mod join;

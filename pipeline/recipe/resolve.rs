@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::BUILT_IN;
 use super::card::cards;
+use super::dedup;
 use super::error::RecipeError;
 use super::file::{
-    DecontaminateFile, DedupFile, Exact, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile, RecipeFile,
-    ShardFormat, Strategy, TokeniseFile,
+    DecontaminateFile, Exact, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile, RecipeFile, ShardFormat,
+    Strategy, TokeniseFile,
 };
 use super::join::ResolvedJoin;
 use super::pins::{Matching, Splits, Want};
@@ -18,7 +19,6 @@ use super::policy;
 use super::sources::resolve_source;
 use super::traps;
 use crate::dedup::NearConfig;
-use crate::dedup::config::{DEFAULT_HASHES, DEFAULT_WORDS, HASHES_RANGE, WORDS_RANGE};
 use crate::normalise::{Policy, TextFormat};
 use crate::shard::Row;
 use crate::source::Format;
@@ -298,7 +298,7 @@ fn resolve_phase(
     }
     check_weights(&sources)?;
     let normalise = phase.normalise.over(&file.normalise);
-    let dedup = phase.dedup.over(&file.dedup);
+    let duplicates = phase.dedup.over(&file.dedup);
     let tokenise = phase.tokenise.over(&file.tokenise);
     let policy = policy::resolve(&normalise)?;
     traps::check_repeats(&sources, &cards)?;
@@ -322,8 +322,8 @@ fn resolve_phase(
         tokenizer: tokenizer(&tokenise),
         tokenizer_want: tokenizer_want(&tokenise, base)?,
         end_of_text: tokenise.end_of_text,
-        exact: dedup.exact.unwrap_or(Exact::Conversation),
-        near: near(&dedup)?,
+        exact: duplicates.exact.unwrap_or(Exact::Conversation),
+        near: dedup::near(&duplicates)?,
         pack: pack(&phase.pack.over(&file.pack), output.format)?,
         output,
     })
@@ -433,46 +433,6 @@ pub(super) fn is_repo_id(text: &str) -> bool {
     text.split_once('/').is_some_and(|(owner, name)| part(owner) && part(name))
 }
 
-fn near(file: &DedupFile) -> Result<Option<NearConfig>, RecipeError> {
-    let place = "[dedup]";
-    let Some(near) = file.near else {
-        let option = [("near_words", file.near_words), ("near_hashes", file.near_hashes)];
-        return match option.into_iter().find(|(_, value)| value.is_some()) {
-            None => Ok(None),
-            Some((key, _)) => Err(RecipeError::value_hint(
-                place,
-                format!("`{key}` says how near duplicates are found, and `near` is not given"),
-                "say from which similarity on: `near = 0.8`",
-            )),
-        };
-    };
-    let threshold_ppm = (near * 1e6).round();
-    if !(1.0..1e6).contains(&threshold_ppm) {
-        return Err(RecipeError::value_hint(
-            place,
-            format!("`near = {near}` is not a similarity above 0 and below 1"),
-            "0.8 is usual; rows that are the same go by `exact`",
-        ));
-    }
-    if file.exact == Some(Exact::None) {
-        return Err(RecipeError::value_hint(
-            place,
-            "`near` drops copies with a few changes, and `exact = \"none\"` keeps copies without any",
-            "leave `exact` out, or `near`",
-        ));
-    }
-    let within = |key: &str, value: u64, range: std::ops::RangeInclusive<u64>| {
-        let fits = range.contains(&value);
-        let (least, most) = (range.start(), range.end());
-        let problem = || format!("`{key} = {value}` is not between {least} and {most}");
-        let usual = "5 words and 256 hashes are usual; leave the key out for these";
-        if fits { Ok(value as u32) } else { Err(RecipeError::value_hint(place, problem(), usual)) }
-    };
-    let words = within("near_words", file.near_words.unwrap_or(DEFAULT_WORDS), WORDS_RANGE)?;
-    let hashes = within("near_hashes", file.near_hashes.unwrap_or(DEFAULT_HASHES), HASHES_RANGE)?;
-    Ok(Some(NearConfig::new(threshold_ppm as u32, words, hashes)))
-}
-
 fn pack(file: &PackFile, format: ShardFormat) -> Result<PackConfig, RecipeError> {
     let mut lengths = Vec::new();
     for &length in file.length.as_deref().unwrap_or(&[DEFAULT_LENGTH]) {
@@ -576,21 +536,10 @@ impl ResolvedPhase {
             "decontaminate": { "ngram": self.decontaminate.ngram, "strict": self.decontaminate.strict,
                 "none": self.decontaminate.against == Against::Nothing },
             "normalise": self.policy.record(),
-            "dedup": self.dedup_settings(),
+            "dedup": dedup::settings(self.exact, self.near),
             "pack": { "length": self.pack.lengths, "strategy": self.pack.strategy, "overlong": self.pack.overlong },
             "output": self.output.settings(),
         })
-    }
-}
-
-impl ResolvedPhase {
-    fn dedup_settings(&self) -> Value {
-        let mut settings = json!({ "exact": self.exact });
-        // Left out where it is not used, so that older digests stay.
-        if let (Some(map), Some(near)) = (settings.as_object_mut(), self.near) {
-            map.insert("near".to_owned(), near.settings());
-        }
-        settings
     }
 }
 

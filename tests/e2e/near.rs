@@ -268,7 +268,7 @@ fn a_row_of_several_samples_goes_as_a_whole() {
         let text = every.map_or_else(|| text(n), |every| edited(n, every));
         let parts: Vec<&str> = text.split(' ').collect();
         let turn = |at: usize| {
-            let role = if at % 2 == 0 { "user" } else { "assistant" };
+            let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
             json!({ "role": role, "content": parts[at * 50..(at + 1) * 50].join(" ") })
         };
         json!({ "messages": (0..6).map(turn).collect::<Vec<_>>() })
