@@ -260,18 +260,7 @@ impl RunError {
             RunError::Blocklist(e) => e.hint(),
             RunError::Template(e) => Some(e.hint()),
             RunError::Dedup(e) => e.hint(),
-            RunError::Write { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
-                    "make room and run the same command again: finished work is kept and continued"
-                        .to_owned(),
-                ),
-                io::ErrorKind::PermissionDenied
-                | io::ErrorKind::ReadOnlyFilesystem
-                | io::ErrorKind::NotADirectory => {
-                    Some("choose a folder that you may write to with `--out`".to_owned())
-                }
-                _ => None,
-            },
+            RunError::Write { source, .. } => write_hint(source),
             RunError::InputGone { .. } => {
                 Some("put it back, or plan again if the corpus has changed".to_owned())
             }
@@ -318,5 +307,20 @@ impl RunError {
 impl From<ArrowError> for RunError {
     fn from(source: ArrowError) -> Self {
         RunError::Table { source }
+    }
+}
+
+/// The way out where a file cannot be written.
+fn write_hint(source: &io::Error) -> Option<String> {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("make room and run the same command again: finished work is kept and continued".to_owned())
+        }
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::NotADirectory => {
+            Some("choose a folder that you may write to with `--out`".to_owned())
+        }
+        _ => None,
     }
 }

@@ -47,15 +47,19 @@ def edited(words, every, draw):
 
 def make_rows(path, bases):
     draw = random.Random(7)
-    rows, copies = [], []
+    rows, copies, seen = [], [], set()
     for text in texts(path):
         words = text.split()
         at = 0
         while at + 60 < len(words) and len(rows) < bases:
             length = draw.randrange(60, 600)
             piece = words[at : at + length]
-            # Pieces lie apart, and what a text says again and again is not cut twice.
-            at += length * 3
+            at += length
+            # What the texts say again and again is taken once.
+            grams = {hash(tuple(piece[i : i + 5])) for i in range(len(piece) - 4)}
+            if len(grams & seen) > len(grams) / 5:
+                continue
+            seen |= grams
             rows.append(" ".join(piece))
             if len(rows) % 2:
                 copies.append(" ".join(edited(piece, draw.choice(EVERY), draw)))
