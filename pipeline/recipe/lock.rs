@@ -142,12 +142,20 @@ impl RecipeLock {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(RecipeError::Read { path: path.to_path_buf(), source }),
         };
+        RecipeLock::parse(&text, &path.display().to_string()).map(Some)
+    }
+
+    /// A lock by its text; `place` is for messages.
+    ///
+    /// # Errors
+    /// A lock that does not parse or has another layout.
+    pub fn parse(text: &str, place: &str) -> Result<RecipeLock, RecipeError> {
         let bad = |problem: String| {
             let way_out = "restore it from version control, or remove it to pin anew";
-            RecipeError::value_hint(path.display().to_string(), problem, way_out)
+            RecipeError::value_hint(place.to_owned(), problem, way_out)
         };
         let lock: RecipeLock =
-            toml::from_str(&text).map_err(|e| bad(format!("is no lock of a recipe: {}", e.message())))?;
+            toml::from_str(text).map_err(|e| bad(format!("is no lock of a recipe: {}", e.message())))?;
         if lock.version != LOCK_VERSION {
             let found = lock.version;
             return Err(bad(format!("has layout {found}, and this potable reads layout {LOCK_VERSION}")));
@@ -156,7 +164,7 @@ impl RecipeLock {
         for pin in &lock.pin {
             pin.check().map_err(|problem| bad(format!("pin of `{}`: {problem}", pin.repo)))?;
         }
-        Ok(Some(lock))
+        Ok(lock)
     }
 
     /// One commit a revision, one pin a choice of files: a merge can leave two.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use arrow::error::ArrowError;
 use potable_blocklists::BlocklistError;
 
+use super::steps::StepError;
 use crate::decontaminate::benchmarks::BenchmarkError;
 use crate::dedup::DedupError;
 use crate::normalise::TemplateError;
@@ -15,6 +16,7 @@ use crate::source::SourceError;
 use crate::source::hub::HubError;
 use crate::source::join::JoinError;
 use crate::source::predicate::PredicateError;
+use crate::store::StoreError;
 use crate::tokenise::TokeniserError;
 
 /// An error of a run. The output folder is left without a manifest.
@@ -65,6 +67,12 @@ pub enum RunError {
         #[source]
         source: io::Error,
     },
+    /// A step of a run.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// A store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// An input file that the plan has and that is gone.
     #[error("source `{source_name}`: `{name}` was there when the run was planned and is not there now")]
     InputGone {
@@ -261,6 +269,8 @@ impl RunError {
             RunError::Template(e) => Some(e.hint()),
             RunError::Dedup(e) => e.hint(),
             RunError::Write { source, .. } => write_hint(source),
+            RunError::Step(e) => Some(e.hint()),
+            RunError::Store(e) => e.hint(),
             RunError::InputGone { .. } => {
                 Some("put it back, or plan again if the corpus has changed".to_owned())
             }

@@ -34,6 +34,8 @@ pub struct Threshold {
 pub struct Round<'a> {
     /// The bands of hashes that each source takes; none where nothing more is needed.
     pub bands: &'a [Vec<Threshold>],
+    /// Which units of the plan.
+    pub units: std::ops::Range<usize>,
     /// Where staged files go.
     pub folder: &'a Path,
     /// Where progress is counted.
@@ -57,7 +59,8 @@ pub struct Mapped {
 pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Result<Mapped, RunError> {
     let staged = staged_names(round.folder)?;
     let mut feeders = Vec::new();
-    for (index, unit) in stages.plan.units.iter().enumerate() {
+    let first = round.units.start;
+    for (index, unit) in stages.plan.units.iter().enumerate().take(round.units.end).skip(first) {
         for band in round.bands.get(unit.source as usize).into_iter().flatten() {
             let mut feeder = Feeder::new(stages.plan, round.folder, (index, *unit), *band);
             feeder.resume(&staged)?;

@@ -45,6 +45,9 @@ pub struct FileFacts {
     pub sha256: String,
     /// Size of the stored bytes.
     pub size: u64,
+    /// When it was changed, of a local file: if it is the same later, the bytes are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified: Option<std::time::SystemTime>,
     /// Rows, where they are known before reading.
     pub rows: Option<u64>,
     /// Rows to read; fewer than `rows` in a trial run.
@@ -120,6 +123,7 @@ pub fn facts_of(source: &PlannedSource) -> SourceFacts {
         name: file.file.name.clone(),
         sha256: file.sha256.clone(),
         size: file.size,
+        modified: file.stamp.1,
         rows: file.rows,
         limit: file.limit,
         text_bytes: file.text_bytes,
@@ -273,6 +277,7 @@ fn measure(file: &SourceFile, mapping: &Mapping, cut: Cut, count: bool) -> Resul
         name: file.name.clone(),
         sha256: String::new(),
         size: 0,
+        modified: file.stamp()?.1,
         rows: None,
         limit: None,
         text_bytes: 0,

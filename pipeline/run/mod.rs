@@ -1,6 +1,7 @@
 //! One run: plan → map → select → reduce → seal.
 
 pub mod checks;
+pub mod digests;
 pub mod error;
 pub mod folder;
 pub mod joins;
@@ -21,6 +22,7 @@ pub mod sampling;
 pub mod seal;
 pub mod select;
 pub mod staged;
+pub mod steps;
 
 pub use error::RunError;
 pub use plan::{Cut, Plan};

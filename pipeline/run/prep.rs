@@ -1,15 +1,15 @@
 //! `prep`: the whole run, phase by phase.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use potable_blocklists::Blocklist;
-use potable_manifests::{Digest, Hasher, Index, IndexedPhase, Manifest, RunBlock};
+use potable_manifests::{Digest, Index, IndexedPhase, Manifest, RunBlock};
 
 use super::checks::{
     check_disk, check_keys, check_rows, check_unchanged, opened, refuse_benchmarks, streams,
 };
+use super::digests::{PlanDigest, map_digest};
 use super::error::RunError;
 use super::folder::{Found, OutputFolder};
 use super::layout::Layout;
@@ -21,9 +21,9 @@ use super::reduce::Reduction;
 use super::render;
 use super::rows::Stages;
 use super::sampling;
-use super::seal::{Sealing, locked_benchmarks};
+use super::seal::Sealing;
 use super::select::{Keys, Limits, Rules, Selecting, Selection, select};
-use super::staged::{ChunkLedger, STAGE_FORMAT, Staged, StagedRows};
+use super::staged::{ChunkLedger, Staged, StagedRows};
 use crate::decontaminate::benchmarks;
 use crate::normalise::ChatTemplate;
 use crate::recipe::file::Exact;
@@ -184,16 +184,27 @@ fn excluded<'k>(
     other: &str,
     exact: Exact,
 ) -> Result<&'k Path, RunError> {
-    let found = taken.iter().find(|(name, _, _)| name == other);
-    match found {
-        Some((_, theirs, keys)) if *theirs == exact => Ok(keys),
-        _ => Err(RecipeError::value_hint(
-            "[dedup]",
-            format!("`exclude_phase = \"{other}\"` needs the same `exact` in both phases"),
-            "set `exact` once, for the whole recipe",
-        )
-        .into()),
-    }
+    let found = taken.iter().find(|(name, theirs, _)| name == other && *theirs == exact);
+    found.map(|(_, _, keys)| keys.as_path()).ok_or_else(|| other_exact(other))
+}
+
+/// Keys of two phases compare only if they are made in the same way.
+///
+/// # Errors
+/// Two phases with another `exact`.
+pub fn check_exact(recipe: &Recipe, phase: &ResolvedPhase, other: &str) -> Result<(), RunError> {
+    let mut phases = recipe.phases.iter();
+    let same = phases.any(|p| p.name.as_deref() == Some(other) && p.exact == phase.exact);
+    if same { Ok(()) } else { Err(other_exact(other)) }
+}
+
+fn other_exact(other: &str) -> RunError {
+    RecipeError::value_hint(
+        "[dedup]",
+        format!("`exclude_phase = \"{other}\"` needs the same `exact` in both phases"),
+        "set `exact` once, for the whole recipe",
+    )
+    .into()
 }
 
 /// Records of ranges read, with source and file.
@@ -237,18 +248,9 @@ impl PhaseRun<'_> {
         refuse_benchmarks(&plan, blocklist.as_ref())?;
         let tokeniser = render::tokeniser(self.phase, &self.recipe.base, self.supply)?;
         let normaliser = render::normaliser(self.phase, &tokeniser)?;
-        let (template, template_digest) = normaliser.record();
-        let blocklist_digest = blocklist.as_ref().map_or("none".to_owned(), Blocklist::digest);
-        let others = [
-            blocklist_digest,
-            tokeniser.digest().to_owned(),
-            tokeniser.end_of_text().to_owned(),
-            template,
-            template_digest,
-            STAGE_FORMAT.to_string(),
-        ];
-        let map_digest = plan.map_digest(&others)?;
-        let plan_digest = self.plan_digest(&plan, &map_digest, blocklist.as_ref(), excluded)?;
+        let map_digest = map_digest(&plan, blocklist.as_ref(), &tokeniser, &normaliser)?;
+        let digest = PlanDigest { name: &self.recipe.name, plan: &plan, map_digest: &map_digest };
+        let plan_digest = digest.of(blocklist.as_ref(), excluded)?;
         let folder = OutputFolder::open(&self.out, self.options.fresh)?;
         pull::write_log(self.supply, &self.options.out)?;
         if let Some(report) = self.settle_folder(&folder, &plan_digest)? {
@@ -365,31 +367,6 @@ impl PhaseRun<'_> {
         phases.iter().any(|other| other.exclude_phase.is_some() && other.exclude_phase == self.phase.name)
     }
 
-    /// The digest of everything that the manifest says, before the work is done.
-    fn plan_digest(
-        &self,
-        plan: &Plan,
-        map_digest: &Digest,
-        blocklist: Option<&Blocklist>,
-        excluded: Option<&Path>,
-    ) -> Result<Digest, RunError> {
-        let failed = |reason: String| RunError::Manifest { reason };
-        let settings = potable_manifests::canonical::floats_as_text(self.phase.settings());
-        let settings = potable_manifests::canonical_json(&settings).map_err(|e| failed(e.to_string()))?;
-        let inputs: Vec<_> = plan.sources.iter().map(super::seal::input).collect::<Result<_, _>>()?;
-        let inputs = serde_json::to_string(&inputs).map_err(|e| failed(e.to_string()))?;
-        let benchmarks = locked_benchmarks(blocklist);
-        let lock = plan.lock(benchmarks).to_toml().map_err(|e| failed(e.to_string()))?;
-        let keys = keys_digest(excluded)?;
-        let inputs = inputs + if streams(plan) { "streamed" } else { "" };
-        let mut text = format!("{}\n{}\n{:?}\n", map_digest.as_str(), self.recipe.name, self.phase.name);
-        for part in [settings.as_str(), &inputs, &lock, keys.as_str()] {
-            text += part;
-            text.push('\n');
-        }
-        Ok(Digest::of(text.as_bytes()))
-    }
-
     /// Maps in rounds until every capped source has enough rows.
     fn map_and_select(
         &self,
@@ -410,7 +387,8 @@ impl PhaseRun<'_> {
                 source_bands.push(bands(folder, index, *reached, *upto)?);
                 *reached = Some(*upto);
             }
-            let round = Round { bands: &source_bands, folder, progress: self.progress };
+            let units = 0..stages.plan.units.len();
+            let round = Round { bands: &source_bands, units, folder, progress: self.progress };
             let mapped = map_round(stages, &round, self.pool)?;
             paths.extend(mapped.staged);
             ranges.extend(mapped.ranges);
@@ -473,25 +451,8 @@ impl PhaseRun<'_> {
     }
 }
 
-/// The digest of a file of keys; of nothing, where there is none.
-fn keys_digest(keys: Option<&Path>) -> Result<Digest, RunError> {
-    let mut hasher = Hasher::new();
-    if let Some(path) = keys {
-        let read_error = |source| RunError::Read { path: path.to_path_buf(), source };
-        let mut file = File::open(path).map_err(read_error)?;
-        let mut piece = vec![0; 1 << 16];
-        loop {
-            let read = file.read(&mut piece).map_err(read_error)?;
-            match piece.get(..read) {
-                Some(piece) if !piece.is_empty() => hasher.update(piece),
-                _ => break,
-            }
-        }
-    }
-    Ok(hasher.finish())
-}
-
-fn progress_of(source: &super::plan::PlannedSource) -> SourceProgress {
+/// Where the progress of a source is counted.
+pub fn progress_of(source: &super::plan::PlannedSource) -> SourceProgress {
     SourceProgress {
         name: source.config.name.clone(),
         planned_bytes: source.planned_bytes(),
@@ -504,7 +465,10 @@ fn short(digest: &Digest) -> String {
 }
 
 /// The index over the phases, beside their folders.
-fn write_index(recipe: &Recipe, reports: &[PrepReport], out: &Path) -> Result<(), RunError> {
+///
+/// # Errors
+/// What the file system says.
+pub fn write_index(recipe: &Recipe, reports: &[PrepReport], out: &Path) -> Result<(), RunError> {
     let phases = reports.iter().filter_map(|report| {
         let Manifest { phase, manifest_digest, .. } = &report.manifest;
         Some(IndexedPhase { phase: phase.clone()?, manifest_digest: manifest_digest.clone() })

@@ -88,11 +88,31 @@ pub fn settle(recipe: &mut Recipe, pull: &Pull, progress: &Progress) -> Result<S
         pin(&wants, old.as_ref().unwrap_or(&RecipeLock::default()), &pull.lock_use, &|| Ok(hub.clone()))?;
     let changed = old.as_ref() != Some(&lock) && pull.lock_use != LockUse::Locked;
     let supply = Supply::new(lock, hub, pull.keep);
-    for source in recipe.phases.iter_mut().flat_map(|phase| &mut phase.sources) {
-        take_pin(source, &supply);
-        source.joins.iter_mut().for_each(|join| take_pin(&mut join.source, &supply));
-    }
+    take_pins(recipe, &supply);
     Ok(Settled { supply, changed })
+}
+
+/// What a recipe takes from the Hub by a lock that has all of it; the recipe's sources get commits and
+/// licences.
+///
+/// # Errors
+/// Settings of the Hub that make no sense.
+pub fn supply_of(
+    recipe: &mut Recipe,
+    lock: RecipeLock,
+    keep: Keep,
+    progress: &Progress,
+) -> Result<Supply, RunError> {
+    let supply = Supply::new(lock, open_hub(progress)?, keep);
+    take_pins(recipe, &supply);
+    Ok(supply)
+}
+
+fn take_pins(recipe: &mut Recipe, supply: &Supply) {
+    for source in recipe.phases.iter_mut().flat_map(|phase| &mut phase.sources) {
+        take_pin(source, supply);
+        source.joins.iter_mut().for_each(|join| take_pin(&mut join.source, supply));
+    }
 }
 
 fn take_pin(source: &mut ResolvedSource, supply: &Supply) {

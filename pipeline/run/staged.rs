@@ -222,12 +222,7 @@ impl Staged {
         let buffer = map_file(&self.path)?;
         for index in 0..self.ledger.partitions.len() {
             let batch = read_batch(&buffer, index, Some(&[0, 9])).map_err(|e| damaged(&self.path, &e))?;
-            let bands = batch.column(1).as_list::<i32>();
-            for (index, row) in batch.column(0).as_primitive::<UInt64Type>().values().iter().enumerate() {
-                if bands.value_length(index) > 0 {
-                    visit(*row, bands.value(index).as_primitive::<UInt64Type>().values())?;
-                }
-            }
+            bands_of(&batch, visit)?;
         }
         Ok(())
     }
@@ -286,6 +281,23 @@ pub fn metas_of(batch: &RecordBatch) -> Vec<SampleMeta> {
             first_trained,
         })
         .collect()
+}
+
+/// Gives the rows of a record batch that have band hashes to `visit`: rows are its first column, band
+/// hashes its last.
+///
+/// # Errors
+/// What `visit` says.
+pub fn bands_of(batch: &RecordBatch, visit: &mut VisitBands) -> Result<(), RunError> {
+    let Some(bands) = batch.columns().last().and_then(|column| column.as_list_opt::<i32>()) else {
+        return Ok(());
+    };
+    for (index, row) in batch.column(0).as_primitive::<UInt64Type>().values().iter().enumerate() {
+        if bands.value_length(index) > 0 {
+            visit(*row, bands.value(index).as_primitive::<UInt64Type>().values())?;
+        }
+    }
+    Ok(())
 }
 
 /// Ids and trained runs of a record batch.

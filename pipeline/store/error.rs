@@ -90,6 +90,11 @@ impl StoreError {
         matches!(self, StoreError::NotFound { .. })
     }
 
+    /// Whether the object is gone or shorter than it was written.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, StoreError::NotFound { .. } | StoreError::OutOfRange { .. })
+    }
+
     /// Wraps an error of the file system; what is not there is [`StoreError::NotFound`].
     pub(super) fn io(place: String, action: &'static str, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::NotFound {

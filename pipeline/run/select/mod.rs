@@ -33,7 +33,7 @@ use super::progress::Progress;
 use crate::source::row::RowId;
 
 pub use gather::Gathered;
-pub use outcome::{NearDropped, Overlong, Selection};
+pub use outcome::{KEYS, NEAR, NearDropped, OVERLONG, Overlong, Selection};
 pub use rules::{Rules, SourceRules};
 pub use spill::Metadata;
 

@@ -132,9 +132,12 @@ impl Selection {
     }
 }
 
-const OVERLONG: &str = "overlong.rows";
-const NEAR: &str = "near.rows";
-const KEYS: &str = "keys";
+/// Name of the file with overlong rows.
+pub const OVERLONG: &str = "overlong.rows";
+/// Name of the file with the keys of the rows that go on.
+pub const KEYS: &str = "keys";
+/// Name of the file with near duplicates, if there are any.
+pub const NEAR: &str = "near.rows";
 
 /// Rows of which no sample fits a pack, with their tokens.
 pub struct Overlong(Records<OVERLONG_BYTES>);

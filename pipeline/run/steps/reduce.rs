@@ -1,0 +1,247 @@
+//! Reduce of partitions: their samples packed and written as shards, and what was written put down as the
+//! commit of the partition.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use super::blocks::BlockTokens;
+use super::error::StepError;
+use super::map::rounds;
+use super::phase::PhaseRuntime;
+use super::record::PhaseRecord;
+use super::select::{SUMMARY, heal, whole_sources};
+use super::{Scratch, StepOptions, WorkFolder, checked, pool};
+use crate::run::error::RunError;
+use crate::run::layout::Layout;
+use crate::run::progress::{Progress, Step};
+use crate::run::reduce::{PartitionResult, Reduction, TokenSource};
+use crate::run::select::{Rules, Selection};
+use crate::store::Store;
+
+/// Reduces partitions that are not done: those of a range of numbers, or all. Tails count after the
+/// partitions.
+///
+/// # Errors
+/// A phase that is not selected; numbers that there are not; tokens that are damaged: their unit is
+/// removed, so that it is mapped again.
+pub fn reduce(
+    work: &WorkFolder,
+    numbers: Option<Range<u64>>,
+    options: &StepOptions,
+    progress: &Progress,
+) -> Result<u64, RunError> {
+    progress.enter(Step::Reduce);
+    let mut done = 0;
+    for index in work.phases(options.phase.as_deref(), numbers.is_some())? {
+        let Some(phase) = work.record.phases.get(index) else { continue };
+        let count = u64::from(Layout::count(phase.partitions));
+        let wanted = numbers.clone().map_or(Ok(0..count), |numbers| checked(numbers, count, "partitions"))?;
+        let store = work.phase_store(phase);
+        check_selected(work, &store)?;
+        let out = work.out(Some(phase))?;
+        let missing = missing_results(&store, phase)?;
+        let missing: Vec<u32> =
+            missing.into_iter().filter(|number| wanted.contains(&u64::from(*number))).collect();
+        if missing.is_empty() {
+            continue;
+        }
+        let scratch = Scratch::new(options.scratch.as_deref())?;
+        let runtime = PhaseRuntime::open(work, index, scratch.path(), progress)?;
+        let step = ReduceStep::open(work, phase, &runtime, (&store, &out, scratch.path()))?;
+        progress.partitions.1.store(missing.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        let results: Vec<Result<(), RunError>> = pool(options.threads)?
+            .install(|| missing.par_iter().map(|number| step.partition(*number, progress)).collect());
+        results.into_iter().collect::<Result<(), _>>().map_err(|error| heal(&store, error))?;
+        done += missing.len() as u64;
+    }
+    Ok(done)
+}
+
+/// Name of the object that says that a partition is done.
+pub fn result_name(partition: u32) -> String {
+    format!("reduce/partition-{partition:05}.json")
+}
+
+/// Partitions and tails that are not done.
+///
+/// # Errors
+/// What the store says.
+pub fn missing_results(store: &Store, phase: &PhaseRecord) -> Result<Vec<u32>, RunError> {
+    let there: std::collections::BTreeSet<String> =
+        store.list("reduce")?.into_iter().map(|(name, _)| name).collect();
+    let all = 0..Layout::count(phase.partitions);
+    Ok(all.filter(|number| !there.contains(&result_name(*number))).collect())
+}
+
+/// Select comes before.
+///
+/// # Errors
+/// A phase that is not selected.
+pub fn check_selected(work: &WorkFolder, store: &Store) -> Result<(), RunError> {
+    if store.size(SUMMARY)?.is_some() {
+        return Ok(());
+    }
+    Err(StepError::TooEarly {
+        place: store.uri(),
+        missing: "it is not selected which rows go on".to_owned(),
+        way_out: format!("run `potable select --work {}` first", work.store.uri()),
+    }
+    .into())
+}
+
+/// What reduce of a phase works with.
+pub struct ReduceStep<'a> {
+    work: &'a WorkFolder,
+    phase: &'a PhaseRecord,
+    runtime: &'a PhaseRuntime,
+    store: &'a Store,
+    out: &'a Store,
+    scratch: &'a Path,
+    /// What names samples.
+    pub rules: Rules,
+    /// Which rows go on.
+    pub selection: Selection,
+}
+
+impl<'a> ReduceStep<'a> {
+    /// Opens the selection of a phase. `stores` are the phase's part of the work folder, its output
+    /// folder, and a folder for files while they are made.
+    ///
+    /// # Errors
+    /// A selection that is damaged.
+    pub fn open(
+        work: &'a WorkFolder,
+        phase: &'a PhaseRecord,
+        runtime: &'a PhaseRuntime,
+        (store, out, scratch): (&'a Store, &'a Store, &'a Path),
+    ) -> Result<Self, RunError> {
+        let rules = Rules::new(&runtime.plan, &whole_sources(runtime, &rounds(store, phase)?));
+        let folder = match store.folder() {
+            Some(folder) => folder.join("select"),
+            None => {
+                store.fetch(SUMMARY, &scratch.join(SUMMARY))?;
+                scratch.join("select")
+            }
+        };
+        let selection = Selection::open(&folder)?;
+        Ok(ReduceStep { work, phase, runtime, store, out, scratch, rules, selection })
+    }
+
+    /// Writes the shards of a partition or a tail, and then its result.
+    ///
+    /// # Errors
+    /// Tokens that are damaged, what the stores say.
+    pub fn partition(&self, number: u32, progress: &Progress) -> Result<(), RunError> {
+        let layout = Layout::new(&self.rules, &self.selection);
+        let reads = layout.reads(number);
+        let tokens = self.tokens(&reads)?;
+        let folder = self.scratch.join("results");
+        std::fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
+        let out = self.local_out();
+        let reduction = self.reduction(&layout, &tokens, (&out, &folder), progress);
+        let result = reduction.partition(number)?;
+        self.upload(&out, result.shards.iter().flat_map(|(_, files)| files).map(|(path, _, _)| path))?;
+        let text = serde_json::to_vec(&result).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        Ok(self.store.put(&result_name(number), &text)?)
+    }
+
+    /// The tokens of partitions, whose rows of the selection are fetched where they are not here.
+    ///
+    /// # Errors
+    /// A list of blocks that is damaged, what the store says.
+    pub fn tokens(&self, reads: &[u32]) -> Result<BlockTokens<'a>, RunError> {
+        if self.store.folder().is_none() {
+            for &partition in reads {
+                let has_rows = self.selection.summary.times.get(partition as usize).is_some_and(|t| *t > 0);
+                let name = format!("select/{}", Selection::partition_name(partition));
+                let path = self.scratch.join(&name);
+                if has_rows && !path.exists() {
+                    self.store.fetch(&name, &path)?;
+                }
+            }
+        }
+        let again = format!("potable map --work {}", self.work.store.uri());
+        BlockTokens::open(self.store, reads, again)
+    }
+
+    /// The reduction that writes to a folder here, its results to another.
+    pub fn reduction<'r>(
+        &'r self,
+        layout: &'r Layout<'r>,
+        tokens: &'r dyn TokenSource,
+        (out, folder): (&'r Path, &'r Path),
+        progress: &'r Progress,
+    ) -> Reduction<'r> {
+        Reduction {
+            plan: &self.runtime.plan,
+            rules: &self.rules,
+            tokens,
+            layout,
+            out,
+            folder,
+            vocabulary: self.runtime.tokeniser.vocabulary_size(),
+            progress,
+        }
+    }
+
+    /// The output folder, or where its files are made.
+    pub fn local_out(&self) -> PathBuf {
+        self.out.folder().map_or_else(|| self.scratch.join("out"), Path::to_path_buf)
+    }
+
+    /// Moves files from where they are made to the output folder, if that is elsewhere.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn upload<'n>(&self, from: &Path, names: impl Iterator<Item = &'n String>) -> Result<(), RunError> {
+        if self.out.folder().is_some() {
+            return Ok(());
+        }
+        for name in names {
+            let path = from.join(name);
+            self.out.put_file(name, &path)?;
+            crate::run::folder::remove(&path)?;
+        }
+        Ok(())
+    }
+
+    /// The results of all partitions and tails, whose shards are there in full size.
+    ///
+    /// # Errors
+    /// Partitions that are not done; shards that are gone: the result of their partition is removed, so
+    /// that they are written again.
+    pub fn results(&self) -> Result<Vec<PartitionResult>, RunError> {
+        let again = format!("potable reduce --work {}", self.work.store.uri());
+        let missing = missing_results(self.store, self.phase)?;
+        if !missing.is_empty() {
+            return Err(StepError::TooEarly {
+                place: self.store.uri(),
+                missing: format!("{} partitions are not reduced", missing.len()),
+                way_out: format!("run `{again}` first"),
+            }
+            .into());
+        }
+        let there: std::collections::BTreeMap<String, u64> = self.out.list("")?.into_iter().collect();
+        let mut results = Vec::new();
+        for number in 0..Layout::count(self.phase.partitions) {
+            let name = result_name(number);
+            let damaged = |reason: String| StepError::Damaged {
+                place: self.store.place(&name),
+                reason,
+                names: vec![name.clone()],
+                again: again.clone(),
+            };
+            let result: PartitionResult = serde_json::from_slice(&self.store.get(&name)?)
+                .map_err(|e| damaged(format!("is no result of a partition: {e}")))?;
+            for (path, _, size) in result.shards.iter().flat_map(|(_, files)| files) {
+                if there.get(path) != Some(size) {
+                    return Err(damaged(format!("its shard `{path}` is not there in full size")).into());
+                }
+            }
+            results.push(result);
+        }
+        Ok(results)
+    }
+}

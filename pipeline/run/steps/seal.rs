@@ -1,0 +1,200 @@
+//! Seal: what the partitions left becomes a data set, its manifest last.
+
+use std::path::Path;
+
+use potable_manifests::{Digest, Manifest, RunBlock};
+
+use super::map::LOGS;
+use super::phase::PhaseRuntime;
+use super::record::PhaseRecord;
+use super::reduce::{ReduceStep, check_selected};
+use super::select::{SUMMARY, Units, heal, local};
+use super::{Scratch, StepOptions, WorkFolder, pool};
+use crate::run::digests::PlanDigest;
+use crate::run::error::RunError;
+use crate::run::folder::{Found, OutputFolder};
+use crate::run::layout::Layout;
+use crate::run::map::ranges_read;
+use crate::run::prep::{PrepReport, write_index};
+use crate::run::progress::{Progress, Step};
+use crate::run::seal::Sealing;
+use crate::run::select::{KEYS, NEAR, OVERLONG};
+use crate::run::staged::StagedRows;
+use crate::shard::write_atomic;
+use crate::store::Store;
+
+/// Seals the phases, or one, that are not sealed; with several, the index over them when all are.
+///
+/// # Errors
+/// Steps that are not done; as seal in `prep`.
+pub fn seal(
+    work: &WorkFolder,
+    options: &StepOptions,
+    run: &RunBlock,
+    progress: &Progress,
+) -> Result<Vec<PrepReport>, RunError> {
+    progress.enter(Step::Seal);
+    let mut reports = Vec::new();
+    let indices = work.phases(options.phase.as_deref(), false)?;
+    let all = indices.len() == work.record.phases.len();
+    for index in indices {
+        let Some(phase) = work.record.phases.get(index) else { continue };
+        let (store, out) = (work.phase_store(phase), work.out(Some(phase))?);
+        let scratch = Scratch::new(options.scratch.as_deref())?;
+        let step = SealStep { work, phase, stores: (&store, &out), scratch: scratch.path(), progress };
+        let manifest = match step.sealed()? {
+            Some(manifest) => (manifest, true),
+            None => {
+                let sealed = step.run(index, options.threads, run).map_err(|error| heal(&store, error))?;
+                (sealed, false)
+            }
+        };
+        reports.push(PrepReport { out: out.uri().into(), manifest: manifest.0, up_to_date: manifest.1 });
+    }
+    if all && work.record.phases.iter().any(|phase| phase.name.is_some()) {
+        let scratch = Scratch::new(options.scratch.as_deref())?;
+        let recipe =
+            crate::recipe::Recipe::parse(&work.record.recipe, &work.record.origin, &work.record.base)?;
+        write_index(&recipe, &reports, scratch.path())?;
+        work.out(None)?.put_file("manifest.json", &scratch.path().join("manifest.json"))?;
+    }
+    Ok(reports)
+}
+
+struct SealStep<'a> {
+    work: &'a WorkFolder,
+    phase: &'a PhaseRecord,
+    stores: (&'a Store, &'a Store),
+    scratch: &'a Path,
+    progress: &'a Progress,
+}
+
+impl SealStep<'_> {
+    /// The manifest that is there already: a manifest in the output folder is this plan's, since nobody
+    /// else may write there.
+    fn sealed(&self) -> Result<Option<Manifest>, RunError> {
+        let bytes = match self.stores.1.get("manifest.json") {
+            Err(error) if error.is_not_found() => return Ok(None),
+            bytes => bytes?,
+        };
+        let place = self.stores.1.place("manifest.json");
+        let bad = |e: String| RunError::Manifest { reason: format!("{place}: {e}") };
+        Ok(Some(Manifest::from_slice(&bytes).map_err(|e| bad(e.to_string()))?))
+    }
+
+    fn run(&self, index: usize, threads: usize, run: &RunBlock) -> Result<Manifest, RunError> {
+        let (store, out) = self.stores;
+        check_selected(self.work, store)?;
+        let runtime = PhaseRuntime::open(self.work, index, self.scratch, self.progress)?;
+        let step = ReduceStep::open(self.work, self.phase, &runtime, (store, out, self.scratch))?;
+        let results = step.results()?;
+        if store.folder().is_none() {
+            let near = (step.selection.summary.near > 0).then_some(NEAR);
+            for file in [OVERLONG].into_iter().chain(near) {
+                let name = format!("select/{file}");
+                store.fetch(&name, &self.scratch.join(&name))?;
+            }
+        }
+        let units = Units::open(self.work, self.phase, store, self.scratch)?;
+        let parts = units.parts();
+        let files: Vec<&dyn StagedRows> = parts.iter().map(|part| part as &dyn StagedRows).collect();
+        let local_out = step.local_out();
+        std::fs::create_dir_all(&local_out).map_err(|e| RunError::write(&local_out, e))?;
+        let folder = OutputFolder::open(&local_out, false)?;
+        if let Found::Sealed(manifest) = folder.found()? {
+            return Ok(*manifest);
+        }
+        let layout = Layout::new(&step.rules, &step.selection);
+        let everything: Vec<u32> = match runtime.plan.phase.output.calibration {
+            0 => Vec::new(),
+            _ => (0..self.phase.partitions).collect(),
+        };
+        let tokens = step.tokens(&everything)?;
+        let results_folder = self.scratch.join("results");
+        let reduction = step.reduction(&layout, &tokens, (&local_out, &results_folder), self.progress);
+        let beside = pool(threads)?.install(|| reduction.write_calibration(&results))?;
+        let stages = runtime.stages()?;
+        let plan_digest = self.plan_digest(&runtime)?;
+        let manifest = Sealing {
+            name: &runtime.recipe.name,
+            ranges: &ranges_read(&self.ranges(&parts)?)?,
+            plan: &runtime.plan,
+            plan_digest: &plan_digest,
+            blocklist: runtime.blocklist.as_ref(),
+            tokeniser: &runtime.tokeniser,
+            template: stages.normaliser.record(),
+            files: &files,
+            selection: &step.selection,
+            results: &results,
+            beside: &beside,
+            folder: &folder,
+            run: RunBlock { recipe_text: Some(runtime.recipe.text.clone()), ..run.clone() },
+        }
+        .seal()
+        .map_err(|error| units.named(self.work, store, error))?;
+        self.join_logs(&local_out)?;
+        folder.remove_work()?;
+        self.upload(&local_out)?;
+        Ok(manifest)
+    }
+
+    fn plan_digest(&self, runtime: &PhaseRuntime) -> Result<Digest, RunError> {
+        let excluded = match &runtime.plan.phase.exclude_phase {
+            Some(other) if self.work.store.below(other).size(SUMMARY)?.is_some() => {
+                let store = self.work.store.below(other);
+                Some(local(&store, &self.scratch.join("excluded"), &format!("select/{KEYS}"))?)
+            }
+            _ => None,
+        };
+        let digest = PlanDigest {
+            name: &runtime.recipe.name,
+            plan: &runtime.plan,
+            map_digest: &self.phase.map_digest,
+        };
+        digest.of(runtime.blocklist.as_ref(), excluded.as_deref())
+    }
+
+    /// Records of the ranges that were read of streamed files, with source and file.
+    fn ranges(
+        &self,
+        parts: &[super::group::Part],
+    ) -> Result<Vec<((u32, u32), std::path::PathBuf)>, RunError> {
+        let mut records = Vec::new();
+        let ranges = parts.iter().filter_map(|part| part.header()).filter(|part| !part.ranges.is_empty());
+        for (index, part) in ranges.enumerate() {
+            let path = self.scratch.join(format!("ranges-{index}"));
+            let text = serde_json::to_vec(&part.ranges);
+            write_atomic(&path, &text.map_err(|e| RunError::Manifest { reason: e.to_string() })?)?;
+            records.push((part.ledger.place(), path));
+        }
+        Ok(records)
+    }
+
+    /// One log of what all units transferred from the Hub.
+    fn join_logs(&self, out: &Path) -> Result<(), RunError> {
+        let store = self.stores.0;
+        let mut log = Vec::new();
+        for (name, _) in store.list(LOGS)? {
+            log.extend(store.get(&name)?);
+        }
+        if !log.is_empty() {
+            write_atomic(&out.join("downloads.jsonl"), &log)?;
+        }
+        Ok(())
+    }
+
+    /// Moves what was made here to the output folder, if that is elsewhere: the manifest last.
+    fn upload(&self, from: &Path) -> Result<(), RunError> {
+        let out = self.stores.1;
+        if out.folder().is_some() {
+            return Ok(());
+        }
+        let made = Store::at(from);
+        let (manifest, others): (Vec<_>, Vec<_>) =
+            made.list("")?.into_iter().map(|(name, _)| name).partition(|name| name == "manifest.json");
+        for name in others.iter().chain(&manifest) {
+            out.put_file(name, &from.join(name))?;
+        }
+        Ok(())
+    }
+}
