@@ -47,7 +47,7 @@ pub enum Command {
     Audit(AuditArgs),
     /// Say why a row is not in a data set.
     Explain(ExplainArgs),
-    /// Print a packed row of a shard, with the part that is trained on marked.
+    /// Print a row of a shard of any format, with the part that is trained on marked.
     Show(ShowRowArgs),
     /// Show the known corpora.
     Corpora(CorporaArgs),
@@ -442,7 +442,7 @@ pub struct ExplainArgs {
     after_help = "Examples:\n  potable show potable-demo/shards/part-00000-000.parquet --row 0\n  potable show out/shards/part-00000-000.parquet --row 3 --format jsonl"
 )]
 pub struct ShowRowArgs {
-    /// A shard (.parquet).
+    /// A shard: its `.parquet`, `.arrow`, `.npy` (token ids), `.bin` or `.mds` file.
     #[arg(help_heading = "Input")]
     pub shard: PathBuf,
     /// Number of the row, from 0.

@@ -246,6 +246,19 @@ impl Tokeniser {
         Ok(encoded.finish(sample.turn, sample.document))
     }
 
+    /// Ids of a text by the built-in engine alone: no normal form, nothing that is trained on. It is what
+    /// the cost of [`Tokeniser::encode`] is measured by.
+    ///
+    /// # Errors
+    /// What the engine says; another tokenizer.
+    pub fn engine_ids(&self, text: &str) -> Result<Vec<u32>, TokeniserError> {
+        let reason = |reason: String| TokeniserError::Engine { reason };
+        match &self.engine {
+            Engine::Fast(engine, _) => engine.engine().encode(text).map_err(|e| reason(e.to_string())),
+            Engine::Reference(_) => Err(reason("is not the built-in one".to_owned())),
+        }
+    }
+
     /// The text of ids, control tokens included; bytes that are no UTF-8 on their own read as
     /// U+FFFD.
     ///

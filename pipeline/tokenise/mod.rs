@@ -32,46 +32,64 @@ impl TokenisedSample {
     }
 }
 
-/// An engine that turns text into ids with byte offsets.
+/// An engine that turns text into ids and finds the runs of them that are trained on.
 pub(crate) trait Encode: Send + Sync {
-    /// Ids of a rendered text, with the bytes that each token stands for.
+    /// Ids of a rendered text, and the runs of tokens whose bytes overlap a trained span.
     ///
     /// # Errors
     /// The engine's words.
     fn encode(&self, sample: &RenderedSample, control_text: ControlText) -> Result<Encoded, TokeniserError>;
 }
 
-/// Ids with the place of each in the text.
+/// Ids of a text.
 #[derive(Default)]
 pub(crate) struct Encoded {
     /// Token ids.
     pub ids: Vec<u32>,
-    /// Start and end of each token, in bytes of the text whose spans are in `trained`.
-    pub spans: Vec<(usize, usize)>,
-    /// The spans to train on, in the same bytes.
-    pub trained: Vec<(usize, usize)>,
+    /// Runs of tokens to train on (see [`TokenisedSample::trained`]).
+    pub trained: Vec<(u32, u32)>,
     /// See [`TokenisedSample::foreign`].
     pub foreign: u64,
 }
 
 impl Encoded {
-    /// A token is trained on if its bytes overlap a trained span. A document's first token is not:
-    /// nothing comes before it to predict it from.
-    pub(crate) fn finish(self, turn: u32, document: bool) -> TokenisedSample {
-        let mut runs: Vec<(u32, u32)> = Vec::new();
-        let mut spans = self.trained.iter().peekable();
-        for (index, &(start, end)) in self.spans.iter().enumerate() {
-            while spans.next_if(|span| span.1 <= start).is_some() {}
-            let overlaps = spans.peek().is_some_and(|span| span.0 < end && start < span.1);
-            if !overlaps || (document && index == 0) {
-                continue;
-            }
-            let index = index as u32;
-            match runs.last_mut() {
-                Some(run) if run.0 + run.1 == index => run.1 += 1,
-                _ => runs.push((index, 1)),
-            }
+    /// A document's first token is not trained on: nothing comes before it to predict it from.
+    pub(crate) fn finish(mut self, turn: u32, document: bool) -> TokenisedSample {
+        if let Some(first) = self.trained.first_mut().filter(|run| document && run.0 == 0) {
+            *first = (1, first.1 - 1);
+            self.trained.retain(|run| run.1 > 0);
         }
-        TokenisedSample { turn, ids: self.ids, trained: runs, foreign: self.foreign }
+        TokenisedSample { turn, ids: self.ids, trained: self.trained, foreign: self.foreign }
     }
+}
+
+/// The runs of tokens whose bytes overlap one of the spans. `lengths` are those of the tokens in bytes,
+/// in order; `spans` ascending ranges of bytes. Gives the bytes of all tokens as well.
+pub(crate) fn overlapping(
+    mut lengths: impl Iterator<Item = usize>,
+    spans: impl Iterator<Item = (usize, usize)>,
+) -> (Vec<(u32, u32)>, usize) {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    // `at` is where the last token that was taken ends.
+    let (mut index, mut at) = (0u32, 0);
+    for (start, end) in spans.filter(|(start, end)| start < end) {
+        let mut first = index;
+        while at <= start {
+            let Some(length) = lengths.next() else { return (runs, at) };
+            at += length;
+            first = index;
+            index += 1;
+        }
+        while at < end {
+            let Some(length) = lengths.next() else { break };
+            at += length;
+            index += 1;
+        }
+        match runs.last_mut() {
+            Some(run) if run.0 + run.1 == first => run.1 += index - first,
+            _ if first < index => runs.push((first, index - first)),
+            _ => {}
+        }
+    }
+    (runs, at + lengths.sum::<usize>())
 }

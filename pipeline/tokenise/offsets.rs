@@ -8,13 +8,14 @@ use fastokens::Tokenizer;
 use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use super::encoder::TokeniserError;
-use super::{Encode, Encoded, qwen3};
+use super::{Encode, Encoded, overlapping, qwen3};
 use crate::normalise::{ControlText, RenderedSample};
 
 /// Encodes with the built-in Qwen3 vocabulary.
 pub(crate) struct FastEncoder {
     engine: Tokenizer,
-    lengths: Vec<u32>,
+    /// Bytes of each token; the vocabulary has none of more than 255.
+    lengths: Vec<u8>,
     added: AhoCorasick,
 }
 
@@ -30,107 +31,174 @@ impl FastEncoder {
             .build(qwen3::ADDED)
             .map_err(reason)?;
         let words = ranks.iter().map(Vec::len).chain(qwen3::ADDED.iter().map(|token| token.len()));
+        let lengths = words.map(u8::try_from).collect::<Result<_, _>>();
         Ok(FastEncoder {
             engine: qwen3::build(ranks)?,
-            lengths: words.map(|len| len as u32).collect(),
+            lengths: lengths.map_err(|_| TokeniserError::BuiltInDamaged)?,
             added,
         })
     }
 
-    /// Encodes text between control tokens. `trained` are spans in bytes of `text`.
-    fn gap(
+    /// The engine itself, for measurements.
+    pub(crate) fn engine(&self) -> &Tokenizer {
+        &self.engine
+    }
+
+    /// Puts ids and spans together; `length` is that of the text that was encoded, in bytes.
+    fn encoded(
         &self,
-        text: &str,
-        trained: &[(usize, usize)],
-        out: &mut Encoded,
-        base: usize,
-    ) -> Result<usize, TokeniserError> {
-        if text.is_empty() {
-            return Ok(base);
+        ids: Vec<u32>,
+        spans: impl Iterator<Item = (usize, usize)>,
+        length: usize,
+    ) -> Result<Encoded, TokeniserError> {
+        let bytes = |id: &u32| self.lengths.get(*id as usize).map_or(0, |length| usize::from(*length));
+        let (trained, got) = overlapping(ids.iter().map(bytes), spans);
+        if got != length {
+            return Err(TokeniserError::Offsets { got, expected: length });
         }
-        let (normal, spans) = to_nfc(text, trained);
-        let ids = self
-            .engine
-            .encode_ordinary(&normal)
-            .map_err(|e| TokeniserError::Engine { reason: e.to_string() })?;
-        let mut at = base;
-        for &id in &ids {
-            let len = self.lengths.get(id as usize).copied().unwrap_or_default() as usize;
-            out.spans.push((at, at + len));
-            at += len;
+        Ok(Encoded { ids, trained, foreign: 0 })
+    }
+
+    /// Encodes text that is in normal form C in one go: the engine cuts it at the added tokens itself.
+    fn whole(&self, sample: &RenderedSample) -> Result<Encoded, TokeniserError> {
+        let ids = self.engine.encode(&sample.text).map_err(|e| engine_error(&e))?;
+        // Added tokens cannot overlap each other, so all that the renderer wrote are among them.
+        let controls = ids.iter().filter(|id| qwen3::is_control(**id)).count();
+        let spans = sample.trained.iter().map(|span| (span.start, span.end));
+        let encoded = self.encoded(ids, spans, sample.text.len())?;
+        Ok(Encoded { foreign: (controls - sample.controls.len().min(controls)) as u64, ..encoded })
+    }
+
+    /// Encodes the parts between added tokens one by one, each in normal form C.
+    fn in_parts(
+        &self,
+        sample: &RenderedSample,
+        control_text: ControlText,
+    ) -> Result<Encoded, TokeniserError> {
+        let mut parts = Parts::default();
+        let (mut from, mut foreign) = (0, 0);
+        for found in self.added.find_iter(&sample.text) {
+            let id = qwen3::FIRST_ADDED + found.pattern().as_u32();
+            if qwen3::is_control(id) && sample.controls.binary_search(&found.start()).is_err() {
+                foreign += 1;
+                if control_text == ControlText::Text {
+                    continue;
+                }
+            }
+            self.part(sample, from..found.start(), &mut parts)?;
+            parts.token(sample, found.range(), id);
+            from = found.end();
         }
-        if at - base != normal.len() {
-            return Err(TokeniserError::Offsets { got: at - base, expected: normal.len() });
+        self.part(sample, from..sample.text.len(), &mut parts)?;
+        let encoded = self.encoded(parts.ids, parts.trained.into_iter(), parts.length)?;
+        Ok(Encoded { foreign, ..encoded })
+    }
+
+    fn part(
+        &self,
+        sample: &RenderedSample,
+        range: std::ops::Range<usize>,
+        parts: &mut Parts,
+    ) -> Result<(), TokeniserError> {
+        if range.is_empty() {
+            return Ok(());
         }
-        out.ids.extend_from_slice(&ids);
-        for (start, end) in spans {
-            push_span(&mut out.trained, base + start, base + end);
-        }
-        Ok(at)
+        let (normal, spans) = to_nfc(slice(&sample.text, range.start, range.end), &clip(sample, &range));
+        let ids = self.engine.encode_ordinary(&normal).map_err(|e| engine_error(&e))?;
+        parts.ids.extend_from_slice(&ids);
+        parts.train(&spans);
+        parts.length += normal.len();
+        Ok(())
     }
 }
 
 impl Encode for FastEncoder {
     fn encode(&self, sample: &RenderedSample, control_text: ControlText) -> Result<Encoded, TokeniserError> {
-        let mut out = Encoded::default();
-        let (mut from, mut base) = (0, 0);
-        let mut within = Vec::new();
-        for found in self.added.find_iter(&sample.text) {
-            let index = found.pattern().as_usize();
-            let is_control = qwen3::ADDED.get(index).is_some_and(|token| token.starts_with("<|"));
-            let ours = sample.controls.binary_search(&found.start()).is_ok();
-            if is_control && !ours {
-                out.foreign += 1;
-                if control_text == ControlText::Text {
-                    continue;
-                }
+        if is_nfc(&sample.text) {
+            let encoded = self.whole(sample)?;
+            if encoded.foreign == 0 || control_text != ControlText::Text {
+                return Ok(encoded);
             }
-            clip(&sample.trained, from, found.start(), &mut within);
-            base = self.gap(slice(&sample.text, from, found.start()), &within, &mut out, base)?;
-            let len = found.end() - found.start();
-            out.ids.push(qwen3::FIRST_ADDED + index as u32);
-            out.spans.push((base, base + len));
-            clip(&sample.trained, found.start(), found.end(), &mut within);
-            for &(start, end) in &within {
-                push_span(&mut out.trained, base + start, base + end);
-            }
-            base += len;
-            from = found.end();
         }
-        clip(&sample.trained, from, sample.text.len(), &mut within);
-        self.gap(slice(&sample.text, from, sample.text.len()), &within, &mut out, base)?;
-        Ok(out)
+        self.in_parts(sample, control_text)
     }
+}
+
+/// A sample that is put together from parts.
+#[derive(Default)]
+struct Parts {
+    ids: Vec<u32>,
+    /// Spans to train on, in bytes of the parts' normal form.
+    trained: Vec<(usize, usize)>,
+    length: usize,
+}
+
+impl Parts {
+    fn token(&mut self, sample: &RenderedSample, range: std::ops::Range<usize>, id: u32) {
+        self.ids.push(id);
+        self.train(&clip(sample, &range));
+        self.length += range.len();
+    }
+
+    /// Adds spans that are relative to the part that is added next.
+    fn train(&mut self, spans: &[(usize, usize)]) {
+        for (start, end) in spans.iter().map(|(start, end)| (self.length + start, self.length + end)) {
+            match self.trained.last_mut() {
+                Some(last) if last.1 == start => last.1 = end,
+                _ => self.trained.push((start, end)),
+            }
+        }
+    }
+}
+
+fn engine_error(error: &fastokens::Error) -> TokeniserError {
+    TokeniserError::Engine { reason: error.to_string() }
 }
 
 fn slice(text: &str, start: usize, end: usize) -> &str {
     text.get(start..end).unwrap_or_default()
 }
 
-/// The parts of `spans` inside `start..end`, relative to `start`.
-fn clip(spans: &[std::ops::Range<usize>], start: usize, end: usize, out: &mut Vec<(usize, usize)>) {
-    out.clear();
-    let first = spans.partition_point(|span| span.end <= start);
-    for span in spans.iter().skip(first).take_while(|span| span.start < end) {
-        let (from, to) = (span.start.max(start), span.end.min(end));
-        if from < to {
-            out.push((from - start, to - start));
-        }
-    }
+/// The parts of the trained spans inside a range, relative to its start.
+fn clip(sample: &RenderedSample, range: &std::ops::Range<usize>) -> Vec<(usize, usize)> {
+    let first = sample.trained.partition_point(|span| span.end <= range.start);
+    let within = sample.trained.iter().skip(first).take_while(|span| span.start < range.end);
+    let cut = within.map(|span| (span.start.max(range.start), span.end.min(range.end)));
+    cut.filter(|(start, end)| start < end)
+        .map(|(start, end)| (start - range.start, end - range.start))
+        .collect()
 }
 
-fn push_span(spans: &mut Vec<(usize, usize)>, start: usize, end: usize) {
-    match spans.last_mut() {
-        Some(last) if last.1 == start => last.1 = end,
-        _ => spans.push((start, end)),
+/// Whether a text is in normal form C for sure, by the tables of the reference tokenizer.
+fn is_nfc(text: &str) -> bool {
+    let mut rest = text;
+    // Nothing below U+0300, whose first byte is 0xcc, takes part in composition as it stands. Only what
+    // is above is looked up, up to the next ASCII character, which is a starter.
+    while let Some(at) = first_from(0xcc, rest.as_bytes()) {
+        let high = slice(rest, at, rest.len());
+        let end = high.bytes().position(|byte| byte.is_ascii()).unwrap_or(high.len());
+        if is_nfc_quick(slice(high, 0, end).chars()) != IsNormalized::Yes {
+            return false;
+        }
+        rest = slice(high, end, high.len());
     }
+    true
+}
+
+/// Where the first byte stands that is `least` or more. Blocks without one are passed at memory speed.
+fn first_from(least: u8, bytes: &[u8]) -> Option<usize> {
+    const BLOCK: usize = 64;
+    let holds = |block: &[u8]| block.iter().fold(0, |most, byte| most.max(*byte)) >= least;
+    let block = bytes.chunks(BLOCK).position(holds)? * BLOCK;
+    let within = bytes.iter().skip(block).position(|byte| *byte >= least)?;
+    Some(block + within)
 }
 
 /// The text in normal form C, by the tables of the reference tokenizer, with the spans moved along.
 /// Span borders stand after newlines, which compose with nothing, so the parts between borders can
 /// be normalised one by one.
 fn to_nfc<'t>(text: &'t str, spans: &[(usize, usize)]) -> (Cow<'t, str>, Vec<(usize, usize)>) {
-    if text.is_ascii() || is_nfc_quick(text.chars()) == IsNormalized::Yes {
+    if is_nfc(text) {
         return (Cow::Borrowed(text), spans.to_vec());
     }
     let mut normal = String::with_capacity(text.len());
@@ -148,4 +216,64 @@ fn to_nfc<'t>(text: &'t str, spans: &[(usize, usize)]) -> (Cow<'t, str>, Vec<(us
     }
     push(&mut normal, text.len());
     (Cow::Owned(normal), moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn text_in_normal_form_is_told_without_a_doubt() {
+        let long = "plain text ".repeat(20);
+        for (text, expected) in [
+            ("", true),
+            ("ascii", true),
+            ("Größe — naïve, \u{4e2d}\u{6587} \u{1f600}", true),
+            ("e\u{301}", false),
+            ("\u{301}", false),
+            (">\u{338}", false),
+            ("\u{2126}", false),
+        ] {
+            assert_eq!(is_nfc(text), expected, "{text}");
+            assert_eq!(is_nfc(&format!("{long}{text}{long}")), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_told_to_be_in_normal_form_does_not_change(
+            parts in prop::collection::vec(
+                prop_oneof![
+                    "[a-z ]{0,70}", "\\PC{0,8}", "[\u{300}-\u{36f}]{1,2}", "[\u{1100}-\u{11ff}\u{ac00}-\u{ac30}]{1,3}",
+                    "[\u{c0}-\u{ff}]{1,3}", "[\u{900}-\u{9ff}]{1,3}",
+                ],
+                0..8,
+            )
+        ) {
+            let text = parts.concat();
+            let normal: String = text.nfc().map(|(c, _)| c).collect();
+            prop_assert!(!is_nfc(&text) || text == normal);
+        }
+
+        /// The runs against their definition, over tokens of any lengths and spans that cut anywhere.
+        #[test]
+        fn runs_are_the_tokens_that_overlap_a_span(
+            lengths in prop::collection::vec(1usize..6, 0..40),
+            borders in prop::collection::btree_set(0usize..90, 0..12),
+        ) {
+            let borders: Vec<usize> = borders.into_iter().collect();
+            let spans: Vec<(usize, usize)> = borders.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+            let (runs, bytes) = overlapping(lengths.iter().copied(), spans.iter().copied());
+            prop_assert_eq!(bytes, lengths.iter().sum::<usize>());
+            let mut at = 0;
+            for (index, length) in lengths.iter().enumerate() {
+                let overlaps = spans.iter().any(|(start, end)| *start < at + length && at < *end);
+                let trained = runs.iter().any(|(first, count)| (*first..first + count).contains(&(index as u32)));
+                prop_assert_eq!(overlaps, trained, "token {}", index);
+                at += length;
+            }
+            prop_assert!(runs.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0), "{:?}", runs);
+        }
+    }
 }

@@ -56,6 +56,12 @@ pub fn control_strings() -> Vec<String> {
     ADDED.iter().filter(|token| token.starts_with("<|")).map(|token| (*token).to_owned()).collect()
 }
 
+/// Whether an id is that of a control string.
+pub fn is_control(id: u32) -> bool {
+    let added = id.checked_sub(FIRST_ADDED).and_then(|index| ADDED.get(index as usize));
+    added.is_some_and(|token| token.starts_with("<|"))
+}
+
 /// The token bytes by id, added tokens not among them.
 ///
 /// # Errors

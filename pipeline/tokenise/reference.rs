@@ -73,8 +73,8 @@ impl ReferenceEncoder {
         &self,
         sample: &RenderedSample,
         own: &[(usize, usize)],
-    ) -> Result<Encoded, TokeniserError> {
-        let mut out = Encoded::default();
+    ) -> Result<Placed, TokeniserError> {
+        let mut out = Placed::default();
         let mut from = 0;
         for &(start, end) in own {
             self.gap(sample, (from, start), &mut out)?;
@@ -92,7 +92,7 @@ impl ReferenceEncoder {
         &self,
         sample: &RenderedSample,
         at: (usize, usize),
-        out: &mut Encoded,
+        out: &mut Placed,
     ) -> Result<(), TokeniserError> {
         let text = sample.text.get(at.0..at.1).unwrap_or_default();
         if text.is_empty() {
@@ -173,6 +173,33 @@ fn engine_error(error: &tokenizers::Error) -> TokeniserError {
     TokeniserError::Engine { reason: error.to_string() }
 }
 
+/// Ids with the place of each in the text, as the crate has them: tokens that share a character all
+/// have the whole of it.
+#[derive(Default)]
+struct Placed {
+    ids: Vec<u32>,
+    spans: Vec<(usize, usize)>,
+}
+
+impl Placed {
+    /// Runs of tokens whose bytes overlap one of the spans.
+    fn overlapping(&self, trained: &[std::ops::Range<usize>]) -> Vec<(u32, u32)> {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut trained = trained.iter().peekable();
+        for (index, &(start, end)) in (0u32..).zip(&self.spans) {
+            while trained.next_if(|span| span.end <= start).is_some() {}
+            if !trained.peek().is_some_and(|span| span.start < end) {
+                continue;
+            }
+            match runs.last_mut() {
+                Some(run) if run.0 + run.1 == index => run.1 += 1,
+                _ => runs.push((index, 1)),
+            }
+        }
+        runs
+    }
+}
+
 impl Encode for ReferenceEncoder {
     fn encode(&self, sample: &RenderedSample, control_text: ControlText) -> Result<Encoded, TokeniserError> {
         let is_own = |start: &usize| sample.controls.binary_search(start).is_ok();
@@ -180,20 +207,15 @@ impl Encode for ReferenceEncoder {
             self.finder.ranges(&sample.text).into_iter().map(|range| (range.start, range.end)).collect();
         let own: Vec<(usize, usize)> = found.iter().copied().filter(|(start, _)| is_own(start)).collect();
         let foreign = (found.len() - own.len()) as u64;
-        let mut encoded = match control_text == ControlText::Text && foreign > 0 {
+        let placed = match control_text == ControlText::Text && foreign > 0 {
             true => self.encode_apart(sample, &own)?,
             false => {
                 let encoding =
                     self.engine.encode(sample.text.as_str(), false).map_err(|e| engine_error(&e))?;
-                Encoded {
-                    ids: encoding.get_ids().to_vec(),
-                    spans: encoding.get_offsets().to_vec(),
-                    ..Encoded::default()
-                }
+                Placed { ids: encoding.get_ids().to_vec(), spans: encoding.get_offsets().to_vec() }
             }
         };
-        encoded.foreign = foreign;
-        encoded.trained = sample.trained.iter().map(|span| (span.start, span.end)).collect();
-        Ok(encoded)
+        let trained = placed.overlapping(&sample.trained);
+        Ok(Encoded { ids: placed.ids, trained, foreign })
     }
 }

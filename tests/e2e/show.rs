@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::harness::{Case, chat, lines};
+use potable::recipe::file::ShardFormat;
+
+use super::harness::{Case, Ran, chat, lines};
 
 const RECIPE: &str = "[[source]]\nname = \"a\"\npath = \"a.jsonl\"\n";
 
@@ -57,7 +59,7 @@ fn refuses_what_is_no_shard_a_row_too_far_and_another_tokenizer() {
     let (case, shard) = prepared();
     let show = |args: &[&str]| case.potable(&[&["show"], args].concat());
     show(&["a.jsonl"]).is_refusal(&["a.jsonl", "not a shard"]);
-    show(&["out/dropped/part-00000.parquet"]).is_refusal(&["part-00000.parquet", "no column `input_ids`"]);
+    show(&["out/dropped/part-00000.parquet"]).is_refusal(&["part-00000.parquet", "not a shard"]);
     show(&[&shard, "--row", "7", "--tokenizer", "tokenizer.json"])
         .is_refusal(&["there is no row 7", "1 rows"]);
     show(&[&shard]).is_refusal(&["made with tokenizer `tokenizer.json`", "--tokenizer FILE"]);
@@ -68,4 +70,75 @@ fn refuses_what_is_no_shard_a_row_too_far_and_another_tokenizer() {
     let absent = show(&["absent.parquet"]);
     assert_eq!(absent.code, 2);
     assert!(absent.stderr.contains("cannot read `absent.parquet`"), "{}", absent.stderr);
+}
+
+/// Runs a recipe; gives the paths of its shards.
+fn shards(case: &Case, recipe: &str) -> Vec<String> {
+    case.recipe(recipe);
+    let ran = case.run("out", &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(case.path("out/manifest.json")).unwrap()).unwrap();
+    let shards = manifest["shards"].as_array().unwrap().iter();
+    shards.map(|shard| format!("out/{}", shard["path"].as_str().unwrap())).collect()
+}
+
+/// Every row of every shard of a data set, shown: id and parts of each sample, sorted.
+fn shown(case: &Case, shards: &[String]) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    for shard in shards {
+        for row in 0.. {
+            let args = [
+                "show",
+                shard,
+                "--row",
+                &row.to_string(),
+                "--tokenizer",
+                "tokenizer.json",
+                "--format",
+                "jsonl",
+            ];
+            let ran: Ran = case.potable(&args);
+            if ran.code == 2 {
+                assert!(ran.stderr.contains(&format!("it has {row} rows")), "{}", ran.stderr);
+                break;
+            }
+            for line in ran.stdout.lines() {
+                let sample: Value = serde_json::from_str(line).unwrap();
+                all.push((sample["id"].as_str().unwrap().to_owned(), sample["parts"].clone()));
+            }
+        }
+    }
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+#[test]
+fn every_format_shows_the_samples_that_parquet_shows() {
+    let answer = |n| format!("<think>\nhm {n}\n</think>\n\nanswer {n}");
+    let rows = lines((0..7).map(|n| chat(&format!("question {n}?"), &answer(n))));
+    let of = |format: ShardFormat| {
+        let case = Case::new();
+        case.put("a.jsonl", &rows);
+        let options = format!("[pack]\nlength = 200\n[output]\nformat = \"{}\"\n", format.name());
+        shown(&case, &shards(&case, &format!("{RECIPE}{options}")))
+    };
+    let expected = of(ShardFormat::Parquet);
+    assert_eq!(expected.len(), 7);
+    for format in ShardFormat::ALL.into_iter().filter(|format| format.has_mask()) {
+        assert_eq!(of(format), expected, "{}", format.name());
+    }
+}
+
+#[test]
+fn a_shard_of_plain_documents_is_shown_as_trained_on_from_the_second_token() {
+    let case = Case::new();
+    case.put("a.jsonl", lines([serde_json::json!({"text": "abc"})]));
+    let recipe = format!("{RECIPE}[normalise]\nformat = \"text\"\n[output]\nformat = \"megatron\"\n");
+    let shard = shards(&case, &recipe).remove(0);
+    let ran = case.potable(&["show", &shard, "--tokenizer", "tokenizer.json"]);
+    assert!(ran.stdout.contains("a⟦bc<|endoftext|>⟧"), "{}\n{}", ran.stdout, ran.stderr);
+    let index = shard.replace(".bin", ".idx");
+    case.potable(&["show", &index, "--tokenizer", "tokenizer.json"])
+        .is_refusal(&["not a shard", "name the main file"]);
 }

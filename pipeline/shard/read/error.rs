@@ -14,6 +14,12 @@ pub enum ReadError {
         #[source]
         source: std::io::Error,
     },
+    /// A file that is none of a known format.
+    #[error("{path}: is not a shard of a known format", path = path.display())]
+    NotAShard {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file that is not what its format says.
     #[error("{path}: {reason}", path = path.display())]
     Malformed {
@@ -39,6 +45,9 @@ impl ReadError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ReadError::Io { .. } => None,
+            ReadError::NotAShard { .. } => Some(
+                "name the main file of a shard below `shards/` or `validation/`: `.parquet`, `.arrow`, `token_ids_part_….npy`, `.bin` or `.mds`".to_owned(),
+            ),
             ReadError::Malformed { .. } => {
                 Some("a shard is read as potable wrote it; `run.file_sha256` in the manifest tells whether the file was changed".to_owned())
             }

@@ -60,15 +60,16 @@ pub fn open_file(path: &Path) -> Result<Packs, ReadError> {
 /// A file that cannot be read, or that is no shard.
 pub fn detect(path: &Path) -> Result<ShardFormat, ReadError> {
     let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let found = match extension.as_ref() {
         "parquet" => parquet::format_of(&parquet::columns(path)?),
         "arrow" => Some(ShardFormat::Arrow),
-        "npy" => Some(ShardFormat::Olmo),
+        "npy" if name.starts_with("token_ids_part_") => Some(ShardFormat::Olmo),
         "bin" => Some(ShardFormat::Megatron),
         "mds" => Some(ShardFormat::Mds),
         _ => None,
     };
-    found.ok_or_else(|| ReadError::malformed(path, "is no shard of a known format"))
+    found.ok_or_else(|| ReadError::NotAShard { path: path.to_path_buf() })
 }
 
 /// Sample ids from beside a shard, pack by pack.
