@@ -56,7 +56,7 @@ impl Normaliser {
     pub fn record(&self) -> (String, String) {
         match (self.policy.format, &self.template) {
             (TextFormat::Template, Some(template)) => {
-                ("chat-template".to_owned(), template.digest().to_owned())
+                (template.name().to_owned(), template.digest().to_owned())
             }
             (format, _) => {
                 let native = match format {

@@ -20,6 +20,7 @@ use crate::source::python_json::to_python_json;
 /// A chat template.
 #[derive(Clone, Debug)]
 pub struct ChatTemplate {
+    name: String,
     jinja: Jinja,
     digest: String,
     more: Vec<(String, Value)>,
@@ -77,7 +78,7 @@ impl TemplateError {
     pub fn hint(&self) -> String {
         match self {
             TemplateError::Read { .. } | TemplateError::NoTemplate { .. } => {
-                "`[normalise] template` is a chat_template.jinja, or a tokenizer_config.json or chat_template.json that holds one"
+                "`[normalise] template` is a chat_template.jinja, a tokenizer_config.json or chat_template.json that holds one, or a model of the Hub, `OWNER/NAME`"
             }
             TemplateError::Broken { .. } => {
                 "use the chat template of the model's repository; if that one is at fault, a corrected copy"
@@ -123,6 +124,7 @@ impl ChatTemplate {
         let mut hashed = source.to_owned();
         special.iter().for_each(|(name, token)| hashed.push_str(&format!("\n{name}={token}")));
         let template = ChatTemplate {
+            name: "chat-template".to_owned(),
             jinja: Jinja::new(source).map_err(|e| e.problem)?,
             digest: potable_manifests::sha256_hex(hashed.as_bytes()),
             more: special.into_iter().map(|(name, token)| (name, Value::from(token))).collect(),
@@ -134,6 +136,17 @@ impl ChatTemplate {
         };
         template.render(&probe, false).map_err(|e| e.problem)?;
         Ok(template)
+    }
+
+    /// Under a name that says where it came from.
+    pub fn named(mut self, name: String) -> ChatTemplate {
+        self.name = name;
+        self
+    }
+
+    /// The name in manifests.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// SHA-256 in hex over the template and the special tokens that it can print.

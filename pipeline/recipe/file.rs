@@ -173,9 +173,11 @@ pub struct NormaliseFile {
     pub train_newline: Option<bool>,
     /// Think blocks are there, but not trained on.
     pub mask_reasoning: Option<bool>,
-    /// A chat template: with `format = "template"` what renders; with another format what
-    /// `--verify-template` compares with.
+    /// A chat template, a file or that of a model of the Hub, `owner/name`: with `format = "template"`
+    /// what renders; with another format what `--verify-template` compares with.
     pub template: Option<String>,
+    /// Branch, tag or commit of that model.
+    pub template_revision: Option<String>,
 }
 
 /// A set of options.
@@ -366,7 +368,7 @@ macro_rules! overlay {
 
 overlay! {
     DecontaminateFile { benchmarks, copies, blocklist, ngram, none, strict }
-    NormaliseFile { format, policy, history, train, empty_think, on_lossy, on_unclosed, control_text, leading_newlines, train_newline, mask_reasoning, template }
+    NormaliseFile { format, policy, history, train, empty_think, on_lossy, on_unclosed, control_text, leading_newlines, train_newline, mask_reasoning, template, template_revision }
     TokeniseFile { tokenizer, revision, end_of_text }
     DedupFile { exact, near, near_words, near_hashes }
     PackFile { length, strategy, overlong }

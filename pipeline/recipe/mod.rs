@@ -6,6 +6,7 @@ pub mod error;
 pub mod file;
 pub mod join;
 pub mod lock;
+pub mod models;
 pub mod pins;
 mod policy;
 pub mod resolve;

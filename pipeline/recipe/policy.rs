@@ -29,7 +29,7 @@ pub(super) fn resolve(file: &NormaliseFile) -> Result<Policy, RecipeError> {
         return Err(RecipeError::value_hint(
             place,
             "`format = \"template\"` needs a `template`",
-            "name the model's own: `template = \"MODEL/chat_template.jinja\"` or its tokenizer_config.json",
+            "name the model's own: `template = \"OWNER/MODEL\"`, a chat_template.jinja, or a tokenizer_config.json",
         ));
     }
     if format == TextFormat::Template && file.history == Some(History::Keep) {

@@ -11,19 +11,18 @@ use super::dedup;
 use super::error::RecipeError;
 use super::file::{
     DecontaminateFile, Exact, OnBadRow, OutputFile, Overlong, PackFile, PhaseFile, RecipeFile, ShardFormat,
-    Strategy, TokeniseFile,
+    Strategy,
 };
 use super::join::ResolvedJoin;
-use super::pins::{Matching, Splits, Want};
-use super::policy;
+use super::pins::Want;
 use super::sources::resolve_source;
 use super::traps;
+use super::{models, policy};
 use crate::dedup::NearConfig;
 use crate::normalise::{Policy, TextFormat};
 use crate::shard::Row;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
-use crate::source::hub::RepoKind;
 
 /// Words in a gram, unless the recipe says otherwise.
 pub const DEFAULT_NGRAM: u64 = 13;
@@ -66,8 +65,10 @@ pub struct ResolvedPhase {
     pub decontaminate: DecontaminateConfig,
     /// Text format and loss.
     pub policy: Policy,
-    /// The chat template, if one is named.
+    /// The chat template, if one is named: its file, unless it is of the Hub.
     pub template: Option<PathBuf>,
+    /// What the chat template takes from the Hub, unless it is local.
+    pub template_want: Option<Want>,
     /// `qwen3`, a path, or a model of the Hub.
     pub tokenizer: String,
     /// What the tokenizer takes from the Hub, unless it is local.
@@ -319,8 +320,9 @@ fn resolve_phase(
         decontaminate: decontaminate(&phase.decontaminate.over(&file.decontaminate), base)?,
         policy,
         template: normalise.template.as_ref().map(|path| base.join(path)),
-        tokenizer: tokenizer(&tokenise),
-        tokenizer_want: tokenizer_want(&tokenise, base)?,
+        template_want: models::template_want(&normalise, base)?,
+        tokenizer: models::tokenizer(&tokenise),
+        tokenizer_want: models::tokenizer_want(&tokenise, base)?,
         end_of_text: tokenise.end_of_text,
         exact: duplicates.exact.unwrap_or(Exact::Conversation),
         near: dedup::near(&duplicates)?,
@@ -394,34 +396,6 @@ fn decontaminate(file: &DecontaminateFile, base: &Path) -> Result<DecontaminateC
     };
     let copies = file.copies.as_ref().map(PathBuf::from);
     Ok(DecontaminateConfig { against, copies, ngram, strict: file.strict.unwrap_or(false) })
-}
-
-fn tokenizer(file: &TokeniseFile) -> String {
-    file.tokenizer.clone().unwrap_or_else(|| crate::tokenise::encoder::BUILT_IN.to_owned())
-}
-
-/// A tokenizer `owner/name` that is no file is a model of the Hub.
-fn tokenizer_want(file: &TokeniseFile, base: &Path) -> Result<Option<Want>, RecipeError> {
-    let name = tokenizer(file);
-    if !is_repo_id(&name) || name.ends_with(".json") || base.join(&name).exists() {
-        return match &file.revision {
-            None => Ok(None),
-            Some(_) => Err(RecipeError::value_hint(
-                "[tokenise]",
-                "`revision` is for a tokenizer of the Hub",
-                "name a model as `tokenizer = \"OWNER/NAME\"`, or leave `revision` out",
-            )),
-        };
-    }
-    Ok(Some(Want {
-        user: format!("tokenizer `{name}`"),
-        kind: RepoKind::Model,
-        repo: name,
-        revision: file.revision.clone().unwrap_or_else(|| MAIN.to_owned()),
-        patterns: vec!["tokenizer.json".to_owned()],
-        matching: Matching::Every,
-        splits: Splits::Any,
-    }))
 }
 
 /// Whether a text is `owner/name` as the Hub allows it.

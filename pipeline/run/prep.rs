@@ -25,7 +25,6 @@ use super::seal::Sealing;
 use super::select::{Keys, Limits, Rules, Selecting, Selection, select};
 use super::staged::{ChunkLedger, Staged, StagedRows};
 use crate::decontaminate::benchmarks;
-use crate::normalise::ChatTemplate;
 use crate::recipe::file::Exact;
 use crate::recipe::resolve::{Against, ResolvedPhase};
 use crate::recipe::{Recipe, RecipeError, Supply};
@@ -151,7 +150,7 @@ pub fn plan(recipe: &Recipe, options: &PrepOptions) -> Result<Vec<Plan>, RunErro
     pull::preflight(&settled.supply)?;
     let plan = |phase: &ResolvedPhase| {
         // A template that cannot be used is known before any row is read.
-        phase.template.as_deref().map(ChatTemplate::load).transpose()?;
+        render::template(phase, &settled.supply)?;
         let plan = Plan::new(phase.clone(), options.cut, options.limit, &settled.supply)?;
         pull::check_evidence(&plan, options.pull.evidence)?;
         Ok(plan)
@@ -247,7 +246,7 @@ impl PhaseRun<'_> {
         pull::check_evidence(&plan, self.options.pull.evidence)?;
         refuse_benchmarks(&plan, blocklist.as_ref())?;
         let tokeniser = render::tokeniser(self.phase, &self.recipe.base, self.supply)?;
-        let normaliser = render::normaliser(self.phase, &tokeniser)?;
+        let normaliser = render::normaliser(self.phase, &tokeniser, self.supply)?;
         let map_digest = map_digest(&plan, blocklist.as_ref(), &tokeniser, &normaliser)?;
         let digest = PlanDigest { name: &self.recipe.name, plan: &plan, map_digest: &map_digest };
         let plan_digest = digest.of(blocklist.as_ref(), excluded)?;

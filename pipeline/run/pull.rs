@@ -60,6 +60,7 @@ pub fn wants(recipe: &Recipe) -> Result<Vec<Want>, RunError> {
         let joined = phase.sources.iter().flat_map(|source| &source.joins).map(|join| &join.source);
         all.extend(phase.sources.iter().chain(joined).filter_map(|source| source.want.clone()));
         all.extend(phase.tokenizer_want.clone());
+        all.extend(phase.template_want.clone());
         if let Against::Benchmarks(names) = &phase.decontaminate.against {
             all.extend(benchmarks::wants(names, places(phase, &recipe.base, None))?);
         }

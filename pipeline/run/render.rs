@@ -7,6 +7,7 @@ use super::error::RunError;
 use super::plan::Plan;
 use super::rows::Verify;
 use crate::normalise::{ChatTemplate, ControlFinder, Controls, Normaliser, TextFormat};
+use crate::recipe::models::TEMPLATE_FILES;
 use crate::recipe::resolve::ResolvedPhase;
 use crate::recipe::{RecipeError, Supply};
 use crate::source::Format;
@@ -37,12 +38,37 @@ pub fn tokeniser(phase: &ResolvedPhase, base: &Path, supply: &Supply) -> Result<
     Ok(load(&path.to_string_lossy())?.named(format!("{}@{}", pin.repo, pin.commit)))
 }
 
+/// The chat template of a phase, if it names one: a local file, or the first of [`TEMPLATE_FILES`] that
+/// the model's repository has.
+///
+/// # Errors
+/// A file that cannot be had or read, a chat template that cannot be used.
+pub fn template(phase: &ResolvedPhase, supply: &Supply) -> Result<Option<ChatTemplate>, RunError> {
+    let Some(want) = &phase.template_want else {
+        return Ok(phase.template.as_deref().map(ChatTemplate::load).transpose()?);
+    };
+    let mut paths = Vec::new();
+    for file in supply.kept(want, Some(Format::Json))? {
+        paths.extend(file.remote().map(|remote| remote.local(&|_| {})).transpose()?);
+    }
+    let named = |name: &&str| paths.iter().find(|path| path.ends_with(name));
+    let (Some(path), Some(pin)) = (TEMPLATE_FILES.iter().find_map(|name| named(&name)), supply.pin(want))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(ChatTemplate::load(path)?.named(format!("chat-template of {}@{}", pin.repo, pin.commit))))
+}
+
 /// The renderer of a phase.
 ///
 /// # Errors
 /// A chat template that cannot be used.
-pub fn normaliser(phase: &ResolvedPhase, tokeniser: &Tokeniser) -> Result<Normaliser, RunError> {
-    let template = phase.template.as_deref().map(ChatTemplate::load).transpose()?;
+pub fn normaliser(
+    phase: &ResolvedPhase,
+    tokeniser: &Tokeniser,
+    supply: &Supply,
+) -> Result<Normaliser, RunError> {
+    let template = template(phase, supply)?;
     let controls = Controls {
         finder: ControlFinder::new(&tokeniser.control_strings()),
         end_of_text: tokeniser.end_of_text().to_owned(),
@@ -68,7 +94,7 @@ pub fn verify<'a>(
         return Err(RecipeError::value_hint(
             "[normalise]",
             "`--verify-template` has no template to compare with",
-            "name the model's own: `template = \"MODEL/chat_template.jinja\"` or its tokenizer_config.json",
+            "name the model's own: `template = \"OWNER/MODEL\"`, a chat_template.jinja, or a tokenizer_config.json",
         )
         .into());
     }

@@ -359,6 +359,86 @@ fn a_tokenizer_of_a_model_is_pinned_and_named_with_its_commit() {
     refused(&bench.prep("out", &[]), &["[tokenise]", "revision"]);
 }
 
+/// A template of our own; `mark` makes versions of it differ.
+fn template(mark: &str) -> String {
+    let turn = "'<|im_start|>' + m.role + 'MARK ' + m.content + eos_token + '\\n'".replace("MARK", mark);
+    let prompt = format!("'<|im_start|>assistant{mark} '");
+    format!(
+        "{{% for m in messages %}}{{{{ {turn} }}}}{{% endfor %}}{{% if add_generation_prompt %}}{{{{ {prompt} }}}}{{% endif %}}"
+    )
+}
+
+const BY_TEMPLATE: &str =
+    "[[source]]\ncorpus = \"openai/gsm8k\"\n[normalise]\nformat = \"template\"\ntemplate = \"me/model\"\n";
+
+#[test]
+fn a_chat_template_of_a_model_is_pinned_with_its_special_tokens_and_named_with_its_commit() {
+    let bench = Bench::new();
+    let model = bench.stub.model("me/model");
+    model.lfs("tokenizer_config.json", r#"{"eos_token": "<|im_end|>", "chat_template": "an older one"}"#);
+    model.lfs("chat_template.jinja", template(":"));
+    model.lfs("model.safetensors", "weights that nothing asks for");
+    let commit = model.commit();
+    bench.case.recipe(BY_TEMPLATE);
+    let manifest = bench.manifest("out", &[]);
+    assert_eq!(manifest["tokeniser"]["template"], format!("chat-template of me/model@{commit}"));
+    let texts = bench.case.data("out").texts();
+    let (user, _) = question(0);
+    let first = format!("<|im_start|>user: {user}<|im_end|>\n<|im_start|>assistant: ");
+    assert!(texts.iter().any(|text| text.starts_with(&first)), "{texts:?}");
+    let lock = bench.text("recipe.lock");
+    for words in ["kind = \"model\"", "chat_template.jinja", "tokenizer_config.json"] {
+        assert!(lock.contains(words), "`{words}` is not in\n{lock}");
+    }
+    assert!(!lock.contains("safetensors") && !bench.text("out/downloads.jsonl").contains("safetensors"));
+
+    // The model moves on: the lock keeps its commit, without the network as well.
+    model.lfs("chat_template.jinja", template("!"));
+    let again = bench.manifest("again", &["--locked"]);
+    assert_eq!(again["manifest_digest"], manifest["manifest_digest"]);
+    let offline = bench.offline(&["prep", "recipe.toml", "--no-progress", "--out", "offline", "--locked"]);
+    assert_eq!(offline.code, 0, "{}", offline.stderr);
+    assert_eq!(bench.case.data("offline").digest(), bench.case.data("out").digest());
+    let update = bench.run(&["lock", "recipe.toml", "--update", "me/model"]);
+    assert_eq!(update.code, 0, "{}", update.stderr);
+    let moved = bench.manifest("moved", &[]);
+    assert_ne!(moved["tokeniser"]["template_digest"], manifest["tokeniser"]["template_digest"]);
+    assert!(bench.case.data("moved").texts()[0].contains("user! "));
+
+    // A revision of the recipe's own choice.
+    bench.case.recipe(&format!("{BY_TEMPLATE}template_revision = \"{commit}\"\n"));
+    assert_eq!(bench.manifest("pinned", &[])["tokeniser"], manifest["tokeniser"]);
+}
+
+#[test]
+fn a_chat_template_of_a_model_may_stand_in_its_json_files_and_must_be_there() {
+    let bench = Bench::new();
+    let model = bench.stub.model("me/model");
+    model.lfs("config.json", "{}");
+    bench.case.recipe(BY_TEMPLATE);
+    refused(&bench.prep("out", &[]), &["chat template `me/model`", "chat_template.jinja"]);
+    let config =
+        |text: &str| serde_json::json!({"eos_token": {"content": "<|im_end|>"}, "chat_template": text});
+    model.lfs("tokenizer_config.json", serde_json::json!({"eos_token": "<|im_end|>"}).to_string());
+    refused(&bench.prep("out", &[]), &["tokenizer_config.json", "there is no `chat_template` in it"]);
+    model.lfs("tokenizer_config.json", config("{{ render(messages) }}").to_string());
+    let update = ["lock", "recipe.toml", "--update"];
+    assert_eq!(bench.run(&update).code, 0);
+    refused(&bench.prep("out", &["--plan"]), &["line 1", "there is no function `render`"]);
+    model.lfs("tokenizer_config.json", config(&template("?")).to_string());
+    assert_eq!(bench.run(&update).code, 0);
+    bench.manifest("out", &[]);
+    assert!(bench.case.data("out").texts()[0].starts_with("<|im_start|>user? "));
+    bench.case.recipe(&format!("{BY_TEMPLATE}template_revision = \"v9\"\n"));
+    refused(&bench.prep("other", &[]), &["chat template `me/model`", "v9"]);
+    bench.case.put("t.jinja", template(":"));
+    bench.case.recipe(&BY_TEMPLATE.replace("me/model\"", "t.jinja\"\ntemplate_revision = \"v9\""));
+    refused(
+        &bench.prep("other", &[]),
+        &["[normalise]", "`template_revision` is for a chat template of the Hub"],
+    );
+}
+
 #[test]
 fn a_blocklist_is_built_from_the_hub_and_extended_at_the_same_commit() {
     let bench = Bench::new();
