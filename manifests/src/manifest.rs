@@ -438,6 +438,13 @@ impl Manifest {
         Ok(self)
     }
 
+    /// Whether samples share rows. Where each is a row of its own (`[pack] strategy = "none"`, as with all
+    /// formats that leave packing to the trainer), how full a row is says nothing.
+    pub fn is_packed(&self) -> bool {
+        let strategy = self.recipe.settings.pointer("/pack/strategy");
+        strategy.and_then(serde_json::Value::as_str) != Some("none")
+    }
+
     /// The digest that this manifest's content has, whatever `manifest_digest` says.
     ///
     /// # Errors

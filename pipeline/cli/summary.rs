@@ -47,16 +47,12 @@ pub fn of(report: &PrepReport, elapsed: Duration) -> String {
         lines.push(fact("failed", &grouped(failed), "rows   could not be read"));
     }
     let tokens = &manifest.tokens;
-    lines.push(fact(
-        "packed",
-        &grouped(tokens.packs),
-        &format!(
-            "packs  {} full, {} tokens, {} trained on",
-            percent(tokens.fill_ppm),
-            grouped(tokens.total),
-            grouped(tokens.trained)
-        ),
-    ));
+    let (what, unit) = match manifest.is_packed() {
+        true => ("packed", format!("packs  {} full", percent(tokens.fill_ppm))),
+        false => ("samples", "rows   one sample a row".to_owned()),
+    };
+    let total = format!("{unit}, {} tokens, {} trained on", grouped(tokens.total), grouped(tokens.trained));
+    lines.push(fact(what, &grouped(tokens.packs), &total));
     let size: u64 = manifest.run.file_sha256.values().map(|f| f.size).sum();
     lines.push(fact(
         "wrote",

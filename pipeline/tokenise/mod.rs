@@ -62,34 +62,3 @@ impl Encoded {
         TokenisedSample { turn, ids: self.ids, trained: self.trained, foreign: self.foreign }
     }
 }
-
-/// The runs of tokens whose bytes overlap one of the spans. `lengths` are those of the tokens in bytes,
-/// in order; `spans` ascending ranges of bytes. Gives the bytes of all tokens as well.
-pub(crate) fn overlapping(
-    mut lengths: impl Iterator<Item = usize>,
-    spans: impl Iterator<Item = (usize, usize)>,
-) -> (Vec<(u32, u32)>, usize) {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    // `at` is where the last token that was taken ends.
-    let (mut index, mut at) = (0u32, 0);
-    for (start, end) in spans.filter(|(start, end)| start < end) {
-        let mut first = index;
-        while at <= start {
-            let Some(length) = lengths.next() else { return (runs, at) };
-            at += length;
-            first = index;
-            index += 1;
-        }
-        while at < end {
-            let Some(length) = lengths.next() else { break };
-            at += length;
-            index += 1;
-        }
-        match runs.last_mut() {
-            Some(run) if run.0 + run.1 == first => run.1 += index - first,
-            _ if first < index => runs.push((first, index - first)),
-            _ => {}
-        }
-    }
-    (runs, at + lengths.sum::<usize>())
-}

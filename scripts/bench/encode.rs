@@ -6,7 +6,7 @@
 //!
 //! Reads chat rows (`messages`), renders them by the default policy and encodes each sample twice: by
 //! [`Tokeniser::encode`] (normal form, ids, check of the lengths, trained runs), as `prep` does, and by
-//! the engine alone. Both have an engine of their own, whose caches fill up side by side. They take
+//! the engine alone, which gets the text in normal form. Both have an engine of their own, whose caches fill up side by side. They take
 //! turns by blocks of rows, the first of a pair in every other block. Prints MB of rendered text a
 //! second for both, and their ratio; one thread.
 #![expect(clippy::unwrap_used, reason = "a run that cannot go on ends")]
@@ -21,6 +21,7 @@ use potable::normalise::{ControlText, Policy, RenderedSample, native};
 use potable::source::adapt::{Conversation, Message, Outcome, Role};
 use potable::tokenise::Tokeniser;
 use serde_json::Value;
+use unicode_normalization_alignments::UnicodeNormalization as _;
 
 /// Bytes of rendered text after which the two change places.
 const BLOCK: usize = 1 << 20;
@@ -56,12 +57,17 @@ struct Times {
     blocks: u64,
     bytes: usize,
     tokens: u64,
+    /// Samples that are not in normal form.
+    changed: usize,
     ours: Duration,
     alone: Duration,
 }
 
 impl Times {
     fn measure(&mut self, ours: &Tokeniser, alone: &Tokeniser, block: &[RenderedSample]) {
+        let normal: Vec<String> =
+            block.iter().map(|sample| sample.text.nfc().map(|(c, _)| c).collect()).collect();
+        self.changed += block.iter().zip(&normal).filter(|(sample, normal)| sample.text != **normal).count();
         let pipeline = || {
             let started = Instant::now();
             let encoded = block.iter().map(|sample| ours.encode(sample, ControlText::Drop).unwrap());
@@ -71,7 +77,7 @@ impl Times {
         let engine = || {
             let started = Instant::now();
             let tokens: usize =
-                block.iter().map(|sample| black_box(alone.engine_ids(&sample.text).unwrap()).len()).sum();
+                normal.iter().map(|text| black_box(alone.engine_ids(text).unwrap()).len()).sum();
             (started.elapsed(), tokens)
         };
         let (first, second);
@@ -93,9 +99,10 @@ impl Times {
     fn print(&self) {
         let speed = |time: Duration| self.bytes as f64 / 1e6 / time.as_secs_f64();
         println!(
-            "{:.0} MB of rendered text, {} tokens, one pass, one thread: engine alone {:.1} MB/s, in the pipeline {:.1} MB/s: {:.1} %",
+            "{:.0} MB of rendered text, {} tokens, {} samples not in normal form, one pass, one thread: engine alone {:.1} MB/s, in the pipeline {:.1} MB/s: {:.1} %",
             self.bytes as f64 / 1e6,
             self.tokens,
+            self.changed,
             speed(self.alone),
             speed(self.ours),
             100.0 * self.alone.as_secs_f64() / self.ours.as_secs_f64()

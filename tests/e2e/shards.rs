@@ -23,6 +23,12 @@ fn prepared(case: &Case, format: ShardFormat, extra: &str) -> (Value, BTreeMap<S
     ));
     let ran = case.run(name, &[]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
+    // How full a row is says something only where samples share rows.
+    if !ran.stderr.contains("is up to date") {
+        let packed = format.row() == Row::Pack && !extra.contains("\"none\"");
+        assert_eq!(ran.stderr.contains("% full"), packed, "{}", ran.stderr);
+        assert_eq!(ran.stderr.contains("one sample a row"), !packed, "{}", ran.stderr);
+    }
     let root = case.path(name);
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(root.join("manifest.json")).unwrap()).unwrap();

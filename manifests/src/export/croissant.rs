@@ -391,11 +391,14 @@ fn protocol(part: &Part) -> Vec<String> {
             "Text was rendered as {} and encoded with the vocabulary {}.",
             tokeniser.template, tokeniser.name
         ),
-        format!(
-            "Samples were packed: {}, {} full.",
-            counted(manifest.tokens.packs, "pack"),
-            percent(manifest.tokens.fill_ppm)
-        ),
+        match manifest.is_packed() {
+            true => format!(
+                "Samples were packed: {}, {} full.",
+                counted(manifest.tokens.packs, "pack"),
+                percent(manifest.tokens.fill_ppm)
+            ),
+            false => format!("Samples were not packed: {}.", counted(manifest.tokens.packs, "row")),
+        },
     ]
 }
 

@@ -274,11 +274,13 @@ fn tokens(part: &Part) -> String {
     };
     let titles = ["source", "samples #", "tokens #", "share #", "trained on #", "lost #"];
     let mut out = table(&titles, part.manifest.inputs.iter().map(|source| row(&source.name)));
+    let (rows, bound) = match part.manifest.is_packed() {
+        true => (format!("{}, {} full", counted(tokens.packs, "pack"), percent(tokens.fill_ppm)), "a pack"),
+        false => (format!("{} of one sample each", counted(tokens.packs, "row")), "the pack length"),
+    };
     out += &format!(
-        "{} in {}, {} full; {} trained on. *Lost* are tokens of samples that are longer than a pack.\n\n",
+        "{} in {rows}; {} trained on. *Lost* are tokens of samples that are longer than {bound}.\n\n",
         counted(tokens.total, "token"),
-        counted(tokens.packs, "pack"),
-        percent(tokens.fill_ppm),
         grouped(tokens.trained),
     );
     out

@@ -172,7 +172,11 @@ impl Screen<'_> {
         };
         let shards = format!("  shards: {} train{held_out}, {}", grouped(count(Split::Train)), bytes(size));
         let totals = format!("  {} tokens, {} trained on", grouped(tokens.total), grouped(tokens.trained));
-        self.section("packs", vec![fill], "") + &fit(&shards, WIDTH) + "\n" + &fit(&totals, WIDTH) + "\n"
+        let section = match manifest.is_packed() {
+            true => self.section("packs", vec![fill], ""),
+            false => self.title("rows") + &format!("  {}, one sample each\n", grouped(tokens.packs)),
+        };
+        section + &fit(&shards, WIDTH) + "\n" + &fit(&totals, WIDTH) + "\n"
     }
 
     fn section(&self, title: &str, mut lines: Vec<Line>, empty: &str) -> String {

@@ -141,6 +141,12 @@ fn numbers(html: &mut Html, steps: &[u64], sources: &[(&str, &[LengthBucket])]) 
 /// Fill of packs, and the shards by what they are for.
 pub fn packs(html: &mut Html, manifest: &Manifest) {
     let tokens = &manifest.tokens;
+    if !manifest.is_packed() {
+        let say = format!("{} of one sample each; the trainer packs them.", counted(tokens.packs, "row"));
+        open(html, "packs", "Rows", &say);
+        splits(html, manifest);
+        return close(html);
+    }
     let say = format!(
         "{} of {} are taken, {}. The rest is what no sample fitted into.",
         grouped(tokens.total),

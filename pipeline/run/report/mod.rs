@@ -122,11 +122,14 @@ fn header(html: &mut Html, manifest: &Manifest) {
     let contaminated = dropped_at(manifest, Stage::Decontaminate);
     let contaminated = if checked { grouped(contaminated) } else { "–".to_owned() };
     let trained = format!("tokens, {} trained on", percent(ppm(tokens.trained, tokens.total)));
-    let packs = format!("fill of {}", counted(tokens.packs, "pack"));
+    let (packs, fill) = match manifest.is_packed() {
+        true => (format!("fill of {}", counted(tokens.packs, "pack")), percent(tokens.fill_ppm)),
+        false => ("rows of one sample each".to_owned(), grouped(tokens.packs)),
+    };
     fact(html, "<div>", "rows kept", &percent(ppm(kept, read)));
     fact(html, "<div class=\"hit\">", "rows dropped as contaminated", &contaminated);
     fact(html, "<div>", &trained, &grouped(tokens.total));
-    fact(html, "<div>", &packs, &percent(tokens.fill_ppm));
+    fact(html, "<div>", &packs, &fill);
     html.raw("</dl>\n</header>\n");
 }
 
