@@ -52,8 +52,7 @@ pub fn template(phase: &ResolvedPhase, supply: &Supply) -> Result<Option<ChatTem
         paths.extend(file.remote().map(|remote| remote.local(&|_| {})).transpose()?);
     }
     let named = |name: &&str| paths.iter().find(|path| path.ends_with(name));
-    let (Some(path), Some(pin)) = (TEMPLATE_FILES.iter().find_map(|name| named(&name)), supply.pin(want))
-    else {
+    let (Some(path), Some(pin)) = (TEMPLATE_FILES.iter().find_map(named), supply.pin(want)) else {
         return Ok(None);
     };
     Ok(Some(ChatTemplate::load(path)?.named(format!("chat-template of {}@{}", pin.repo, pin.commit))))

@@ -188,7 +188,7 @@ impl Placed {
         let mut trained = trained.iter().peekable();
         for (index, &(start, end)) in (0u32..).zip(&self.spans) {
             while trained.next_if(|span| span.end <= start).is_some() {}
-            if !trained.peek().is_some_and(|span| span.start < end) {
+            if trained.peek().is_none_or(|span| span.start >= end) {
                 continue;
             }
             match runs.last_mut() {

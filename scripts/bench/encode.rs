@@ -11,7 +11,6 @@
 //! second for both, and their ratio; one thread.
 #![expect(clippy::unwrap_used, reason = "a run that cannot go on ends")]
 #![expect(clippy::print_stdout, reason = "its figures are its output")]
-#![expect(clippy::disallowed_methods, reason = "it takes times, which no output byte depends on")]
 
 use std::hint::black_box;
 use std::io::{BufRead as _, BufReader};
