@@ -122,7 +122,7 @@ impl PhaseRuntime {
         Ok(Stages {
             plan: &self.plan,
             blocklist: self.blocklist.as_ref(),
-            normaliser: render::normaliser(&phase, &self.tokeniser)?,
+            normaliser: render::normaliser(&phase, &self.tokeniser, &self.supply)?,
             tokeniser: &self.tokeniser,
             verify: None,
         })

@@ -142,7 +142,7 @@ impl Planning<'_> {
         pull::check_evidence(&plan, self.options.pull.evidence)?;
         refuse_benchmarks(&plan, blocklist.as_ref())?;
         let tokeniser = render::tokeniser(phase, &recipe.base, supply)?;
-        let normaliser = render::normaliser(phase, &tokeniser)?;
+        let normaliser = render::normaliser(phase, &tokeniser, supply)?;
         let map_digest = map_digest(&plan, blocklist.as_ref(), &tokeniser, &normaliser)?;
         if let Some(blocklist) = &blocklist {
             let path = self.scratch.join("blocklist.blk");
@@ -184,8 +184,11 @@ impl Planning<'_> {
     }
 }
 
+/// A chat template that only this machine may have goes along.
 fn keep_template(store: &Store, phase: &ResolvedPhase) -> Result<Option<String>, RunError> {
-    let Some(path) = &phase.template else { return Ok(None) };
+    let Some(path) = phase.template.as_ref().filter(|_| phase.template_want.is_none()) else {
+        return Ok(None);
+    };
     let beside = path.with_file_name("tokenizer_config.json");
     if beside.is_file() {
         keep(store, TEMPLATE, &beside)?;
