@@ -9,11 +9,25 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
+mod address;
+#[cfg(feature = "object-store")]
+mod attempts;
+#[cfg(feature = "object-store")]
+mod bucket;
+#[cfg(feature = "object-store")]
+mod config;
 pub mod error;
+#[cfg(feature = "object-store")]
+mod exchange;
 mod folder;
 
+#[cfg(feature = "object-store")]
+pub use config::StoreConfig;
 pub use error::StoreError;
 
+use address::Address;
+#[cfg(feature = "object-store")]
+use bucket::{Bucket, Scheme};
 use folder::Folder;
 
 /// A store, or what is below a prefix of it. Names are relative to it, with `/` between their parts.
@@ -25,33 +39,58 @@ pub struct Store {
 #[derive(Clone, Debug)]
 enum Backend {
     Folder(Folder),
+    #[cfg(feature = "object-store")]
+    Bucket(Bucket),
+}
+
+/// What a listing says of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stat {
+    /// Bytes.
+    pub size: u64,
+    /// What changes when the bytes change (ETag); a folder has none.
+    pub tag: Option<String>,
 }
 
 impl Store {
-    /// A store by its address: a folder's path, `file:///PATH`. Nothing is read yet, and a folder
-    /// need not be there: what is written makes it.
+    /// A store by its address: a folder's path, `file:///PATH`, `s3://BUCKET/PREFIX`,
+    /// `gs://BUCKET/PREFIX`. Nothing is read yet, and a folder need not be there: what is written
+    /// makes it. Credentials and endpoints come from the environment.
     ///
     /// # Errors
-    /// An address that names no store.
+    /// An address that names no store; a variable that makes no sense.
     pub fn open(uri: &str) -> Result<Store, StoreError> {
-        let bad = |reason: &str| StoreError::BadUri { uri: uri.to_owned(), reason: reason.to_owned() };
-        let Some((scheme, rest)) = uri.split_once("://") else {
-            if uri.is_empty() {
-                return Err(bad("it is empty"));
-            }
-            return Ok(Store::at(Path::new(uri)));
-        };
-        match scheme {
-            "file" => {
-                let path = rest.strip_prefix("localhost").unwrap_or(rest);
-                if !path.starts_with('/') {
-                    return Err(bad("`file://` takes an absolute path: `file:///PATH`"));
-                }
-                let path = percent_decoded(path).ok_or_else(|| bad("its percent signs make no text"))?;
-                Ok(Store::at(Path::new(&path)))
-            }
-            _ => Err(bad(&format!("there is no scheme `{scheme}`"))),
+        match address::parse(uri)? {
+            Address::Folder(path) => Ok(Store::at(&path)),
+            #[cfg(feature = "object-store")]
+            address => Store::bucket(&address, StoreConfig::from_env()?),
+            #[cfg(not(feature = "object-store"))]
+            Address::S3(..) | Address::Gs(..) => Err(StoreError::NotCompiled { uri: uri.to_owned() }),
         }
+    }
+
+    /// As [`Store::open`], with settings of its own.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    #[cfg(feature = "object-store")]
+    pub fn open_with(uri: &str, config: StoreConfig) -> Result<Store, StoreError> {
+        Store::bucket(&address::parse(uri)?, config)
+    }
+
+    #[cfg(feature = "object-store")]
+    fn bucket(address: &Address, config: StoreConfig) -> Result<Store, StoreError> {
+        let (scheme, bucket, prefix) = match address {
+            Address::Folder(path) => return Ok(Store::at(path)),
+            Address::S3(bucket, prefix) => (Scheme::S3, bucket, prefix),
+            Address::Gs(bucket, prefix) => (Scheme::Gs, bucket, prefix),
+        };
+        Ok(Store { backend: Backend::Bucket(Bucket::open(scheme, (bucket, prefix), config)?) })
+    }
+
+    /// Whether a text is the address of an object store, not a path.
+    pub fn is_address(text: &str) -> bool {
+        text.starts_with("s3://") || text.starts_with("gs://")
     }
 
     /// The store that is a folder of a file system.
@@ -67,6 +106,8 @@ impl Store {
         }
         match &self.backend {
             Backend::Folder(folder) => Store { backend: Backend::Folder(folder.below(prefix)) },
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => Store { backend: Backend::Bucket(bucket.below(prefix)) },
         }
     }
 
@@ -74,6 +115,8 @@ impl Store {
     pub fn uri(&self) -> String {
         match &self.backend {
             Backend::Folder(folder) => folder.path().display().to_string(),
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => bucket.uri(),
         }
     }
 
@@ -86,6 +129,8 @@ impl Store {
     pub fn folder(&self) -> Option<&Path> {
         match &self.backend {
             Backend::Folder(folder) => Some(folder.path()),
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(_) => None,
         }
     }
 
@@ -97,6 +142,8 @@ impl Store {
         self.check(name)?;
         match &self.backend {
             Backend::Folder(folder) => folder.put(name, bytes),
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => bucket.put(name, Bytes::copy_from_slice(bytes)),
         }
     }
 
@@ -109,6 +156,8 @@ impl Store {
         self.check(name)?;
         match &self.backend {
             Backend::Folder(folder) => folder.put_new(name, bytes),
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => bucket.put_new(name, bytes),
         }
     }
 
@@ -120,6 +169,8 @@ impl Store {
         self.check(name)?;
         match &self.backend {
             Backend::Folder(folder) => folder.put_file(name, from),
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => bucket.put_file(name, from),
         }
     }
 
@@ -131,6 +182,8 @@ impl Store {
         self.check(name)?;
         match &self.backend {
             Backend::Folder(folder) => folder.get(name),
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => bucket.get(name),
         }
     }
 
@@ -139,12 +192,27 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::OutOfRange`]; what the store says.
     pub fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.get_range_of(name, range, None)
+    }
+
+    /// As [`Store::get_range`], of the object that had this tag ([`Stat::tag`]) when it was listed.
+    ///
+    /// # Errors
+    /// As [`Store::get_range`]; [`StoreError::Changed`] if the tag is another one by now.
+    pub fn get_range_of(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        tag: Option<&str>,
+    ) -> Result<Bytes, StoreError> {
         self.check(name)?;
         if range.start >= range.end {
             return Ok(Bytes::new());
         }
-        match &self.backend {
-            Backend::Folder(folder) => folder.get_range(name, range),
+        match (&self.backend, tag) {
+            (Backend::Folder(folder), _) => folder.get_range(name, range),
+            #[cfg(feature = "object-store")]
+            (Backend::Bucket(bucket), tag) => bucket.get_range(name, range, tag),
         }
     }
 
@@ -157,6 +225,8 @@ impl Store {
         self.check(name)?;
         match &self.backend {
             Backend::Folder(folder) => folder.fetch(name, to),
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => bucket.fetch(name, to),
         }
     }
 
@@ -165,9 +235,19 @@ impl Store {
     /// # Errors
     /// What the store says.
     pub fn size(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        Ok(self.stat(name)?.map(|stat| stat.size))
+    }
+
+    /// Size and tag of an object; none if it is not there.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn stat(&self, name: &str) -> Result<Option<Stat>, StoreError> {
         self.check(name)?;
         match &self.backend {
-            Backend::Folder(folder) => folder.size(name),
+            Backend::Folder(folder) => Ok(folder.size(name)?.map(|size| Stat { size, tag: None })),
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => bucket.stat(name),
         }
     }
 
@@ -177,12 +257,25 @@ impl Store {
     /// # Errors
     /// What the store says. A folder that is not there holds nothing.
     pub fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>, StoreError> {
+        Ok(self.list_stats(prefix)?.into_iter().map(|(name, stat)| (name, stat.size)).collect())
+    }
+
+    /// As [`Store::list`], with the tags of the objects.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    pub fn list_stats(&self, prefix: &str) -> Result<Vec<(String, Stat)>, StoreError> {
         let prefix = prefix.trim_matches('/');
         if !prefix.is_empty() {
             self.check(prefix)?;
         }
         let mut found = match &self.backend {
-            Backend::Folder(folder) => folder.list(prefix)?,
+            Backend::Folder(folder) => {
+                let sized = |(name, size)| (name, Stat { size, tag: None });
+                folder.list(prefix)?.into_iter().map(sized).collect::<Vec<_>>()
+            }
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => bucket.list(prefix)?,
         };
         found.sort();
         Ok(found)
@@ -196,6 +289,8 @@ impl Store {
         self.check(name)?;
         match &self.backend {
             Backend::Folder(folder) => folder.delete(name),
+            #[cfg(feature = "object-store")]
+            Backend::Bucket(bucket) => bucket.delete(name),
         }
     }
 
@@ -207,21 +302,6 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// The text of a percent-encoded path.
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = text.bytes();
-    let mut out = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let mut digit = || char::from(bytes.next()?).to_digit(16);
-            out.push((digit()? * 16 + digit()?) as u8);
-        } else {
-            out.push(byte);
-        }
-    }
-    String::from_utf8(out).ok()
 }
 
 /// A file's path beside which nothing is known: `.` for a bare name.

@@ -64,6 +64,8 @@ mod rendering;
 mod report;
 /// What a second run in the same folder re-uses, replaces or refuses.
 mod reruns;
+/// An object store in the process of the tests. No tests.
+mod s3_stub;
 /// Caps, weights, subsets of files, duplicates.
 mod sampling;
 /// Shapes of rows, and `where`.
@@ -72,6 +74,8 @@ mod shapes;
 mod shards;
 /// `potable show`.
 mod show;
+/// Folders and buckets as stores: promises, faults, what a wrong setting is told.
+mod store;
 /// The models' own templates.
 #[path = "../fuzz/templates.rs"]
 mod templates;

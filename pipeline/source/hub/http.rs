@@ -336,7 +336,7 @@ fn agent(config: &HubConfig, tls: &TlsConfig, proxy: Option<Proxy>) -> Agent {
     agent.new_agent()
 }
 
-fn tls(certificates: Option<&Path>) -> Result<TlsConfig, HubError> {
+pub(crate) fn tls(certificates: Option<&Path>) -> Result<TlsConfig, HubError> {
     let Some(path) = certificates else { return Ok(TlsConfig::default()) };
     let wrong = |reason: String| HubError::Config {
         name: "SSL_CERT_FILE",

@@ -27,6 +27,8 @@ mod stream;
 
 pub use config::{HubConfig, Proxies, Timeouts, Token};
 pub use error::HubError;
+#[cfg(feature = "object-store")]
+pub(crate) use http::tls;
 pub use range::RangeFile;
 pub use stream::StreamFile;
 
