@@ -23,6 +23,8 @@ use crate::normalise::{Policy, TextFormat};
 use crate::shard::Row;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
+use crate::source::hub::RepoKind;
+use crate::store::Store;
 
 /// Words in a gram, unless the recipe says otherwise.
 pub const DEFAULT_NGRAM: u64 = 13;
@@ -381,6 +383,7 @@ fn decontaminate(file: &DecontaminateFile, base: &Path) -> Result<DecontaminateC
     let given = file.benchmarks.as_ref().is_some_and(|b| !b.is_empty());
     let against = match (given, &file.blocklist, file.none.unwrap_or(false)) {
         (true, None, false) => Against::Benchmarks(file.benchmarks.clone().unwrap_or_default()),
+        (false, Some(path), false) if Store::is_address(path) => Against::File(PathBuf::from(path)),
         (false, Some(path), false) => Against::File(base.join(path)),
         (false, None, true) => Against::Nothing,
         (false, None, false) => {

@@ -283,7 +283,8 @@ fn measure(file: &SourceFile, mapping: &Mapping, cut: Cut, count: bool) -> Resul
         text_bytes: 0,
         cuts: vec![Range::default()],
     };
-    let plain_path = matches!(file.location, Location::Path(_)) && file.compression == Compression::None;
+    let plain_path = matches!(file.location, Location::Path(_) | Location::Object(_))
+        && file.compression == Compression::None;
     match file.format {
         Format::Jsonl if plain_path => {
             let scan = jsonl::scan(file, cut.unit_bytes)?;

@@ -296,6 +296,9 @@ pub fn assemble(
             name: facts.name.clone(),
         })?;
         let FileFacts { sha256, size, rows, limit, text_bytes, cuts, .. } = facts;
+        if let Location::Object(object) = &file.location {
+            object.expect(&sha256);
+        }
         let (file, stamp) = (file.clone(), file.stamp()?);
         Ok(PlannedFile { file, sha256, size, stamp, rows, limit, text_bytes, cuts })
     };

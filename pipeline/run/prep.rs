@@ -29,6 +29,8 @@ use crate::recipe::file::Exact;
 use crate::recipe::resolve::{Against, ResolvedPhase};
 use crate::recipe::{Recipe, RecipeError, Supply};
 use crate::shard::{AtomicFile, write_atomic};
+use crate::source::object;
+use crate::store::Store;
 
 /// How to run; nothing here changes an output byte but `limit`.
 #[derive(Clone, Debug)]
@@ -167,7 +169,11 @@ pub fn blocklist(phase: &ResolvedPhase, base: &Path, supply: &Supply) -> Result<
     match &config.against {
         Against::Nothing => Ok(None),
         Against::File(path) => {
-            let blocklist = Blocklist::load(path)?;
+            let copy = match path.to_str().filter(|text| Store::is_address(text)) {
+                Some(address) => Some(object::local_copy(address)?),
+                None => None,
+            };
+            let blocklist = Blocklist::load(copy.as_deref().unwrap_or(path))?;
             blocklist.require(config.ngram as u32)?;
             Ok(Some(blocklist))
         }

@@ -11,7 +11,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader};
 
 use super::error::SourceError;
-use super::open::{Compression, Location, SourceFile};
+use super::open::{Compression, SourceFile};
 use super::reader::{Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler, require_columns};
 
 /// Reads record batches; a row's number is its index in the file.
@@ -140,7 +140,7 @@ fn open_batches(
     let is_file = raw.read_exact(&mut head).is_ok() && &head == b"ARROW1";
     if is_file
         && file.compression == Compression::None
-        && let Location::Path(path) = &file.location
+        && let Some(path) = file.plain_path().map_err(|e| ArrowError::ExternalError(Box::new(e)))?
     {
         let input = BufReader::new(File::open(path).map_err(io)?);
         let reader = FileReader::try_new(input, projection)?;

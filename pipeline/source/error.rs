@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::hub::HubError;
+use crate::store::StoreError;
 
 /// An error of reading a source. Every variant names the place.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,18 @@ pub enum SourceError {
         /// Cause.
         #[source]
         source: Box<HubError>,
+    },
+    /// A file in an object store.
+    #[error(transparent)]
+    Store {
+        /// Cause, with its place.
+        source: Box<StoreError>,
+    },
+    /// No folder for copies of files of object stores.
+    #[error("{path}: there is no place for a copy", path = path.display())]
+    NoCache {
+        /// The object.
+        path: PathBuf,
     },
     /// A file that is not the one in the lock.
     #[error("{path}: has sha256 {got}, and the lock says {expected}", path = path.display())]
@@ -206,6 +219,8 @@ impl SourceError {
             }
             SourceError::Changed { .. } => "run again once nothing writes to the file".to_owned(),
             SourceError::Hub { source, .. } => return source.hint(),
+            SourceError::Store { source } => return source.hint(),
+            SourceError::NoCache { .. } => "set POTABLE_CACHE to a folder that can be written".to_owned(),
             SourceError::NotLocked { .. } => {
                 "restore the lock from version control; `potable lock RECIPE --update` pins anew".to_owned()
             }

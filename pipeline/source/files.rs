@@ -1,13 +1,16 @@
 //! From the paths of a recipe to a sorted list of files with names that are the same anywhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::SourceError;
+use super::object::{self, Object};
 use super::open::{Format, Location, SourceFile};
+use crate::store::Store;
 
 /// Finds the files of a source: each pattern is a file, a folder (all data files below it) or a
-/// glob, relative to `base`. The list is sorted by name and holds no file twice. A file's name is
+/// glob, relative to `base`, or one in an object store, by its address. The list is sorted by name and holds no file twice. A file's name is
 /// its path below the folder that all of them share.
 ///
 /// # Errors
@@ -18,15 +21,15 @@ pub fn find(
     base: &Path,
     format: Option<Format>,
 ) -> Result<Vec<SourceFile>, SourceError> {
-    let mut paths = Vec::new();
+    let mut found = Found::default();
     for pattern in patterns {
-        let found = expand(source_name, pattern, base, format)?;
-        if found.is_empty() {
+        let before = found.paths.len();
+        found.expand(source_name, pattern, base, format)?;
+        if found.paths.len() == before {
             return Err(no_match(source_name, pattern, base));
         }
-        paths.extend(found);
     }
-    named(paths, format)
+    found.named(format)
 }
 
 /// Finds the files of a known corpus in its local copy: its card may list several layouts of the
@@ -40,36 +43,68 @@ pub fn find_any(
     base: &Path,
     format: Option<Format>,
 ) -> Result<Vec<SourceFile>, SourceError> {
-    let mut paths = Vec::new();
+    let mut found = Found::default();
     for pattern in patterns {
-        paths.extend(expand(source_name, pattern, base, format)?);
+        found.expand(source_name, pattern, base, format)?;
     }
-    if paths.is_empty() {
+    if found.paths.is_empty() {
         return Err(no_match(source_name, &patterns.join("`, `"), base));
     }
-    named(paths, format)
+    found.named(format)
 }
 
 fn no_match(source_name: &str, pattern: &str, base: &Path) -> SourceError {
     SourceError::NoMatch {
         source_name: source_name.to_owned(),
-        pattern: base.join(pattern).display().to_string(),
+        pattern: match Store::is_address(pattern) {
+            true => pattern.to_owned(),
+            false => base.join(pattern).display().to_string(),
+        },
     }
 }
 
-fn named(mut paths: Vec<PathBuf>, format: Option<Format>) -> Result<Vec<SourceFile>, SourceError> {
-    paths.sort();
-    let mut seen = BTreeSet::new();
-    paths.retain(|path| seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
-    let shared = shared_folder(&paths);
-    paths
-        .into_iter()
-        .map(|path| {
+/// Files that patterns name; those in object stores by their addresses.
+#[derive(Default)]
+struct Found {
+    paths: Vec<PathBuf>,
+    objects: BTreeMap<PathBuf, Arc<Object>>,
+}
+
+impl Found {
+    fn expand(
+        &mut self,
+        source_name: &str,
+        pattern: &str,
+        base: &Path,
+        format: Option<Format>,
+    ) -> Result<(), SourceError> {
+        if !Store::is_address(pattern) {
+            self.paths.extend(expand(source_name, pattern, base, format)?);
+            return Ok(());
+        }
+        for object in object::find(source_name, pattern, format)? {
+            self.paths.push(object.shown().to_path_buf());
+            self.objects.insert(object.shown().to_path_buf(), object);
+        }
+        Ok(())
+    }
+
+    fn named(mut self, format: Option<Format>) -> Result<Vec<SourceFile>, SourceError> {
+        self.paths.sort();
+        let mut seen = BTreeSet::new();
+        self.paths.retain(|path| seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
+        let shared = shared_folder(&self.paths);
+        let file = |path: PathBuf| {
             let name = path.strip_prefix(&shared).unwrap_or(&path);
             let name = name.to_string_lossy().replace('\\', "/");
-            SourceFile::new(name, Location::Path(path), format)
-        })
-        .collect()
+            let location = match self.objects.get(&path) {
+                Some(object) => Location::Object(object.clone()),
+                None => Location::Path(path),
+            };
+            SourceFile::new(name, location, format)
+        };
+        self.paths.into_iter().map(file).collect()
+    }
 }
 
 fn expand(

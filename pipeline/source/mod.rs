@@ -10,6 +10,7 @@ pub mod hub;
 pub mod join;
 pub mod json_array;
 pub mod jsonl;
+pub mod object;
 pub mod open;
 pub mod parquet;
 pub mod predicate;

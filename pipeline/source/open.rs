@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::error::SourceError;
+use super::object::Object;
 use super::remote::Remote;
 
 /// Buffer of file readers, in bytes.
@@ -79,6 +80,8 @@ pub enum Location {
     Embedded(&'static [u8]),
     /// A file of the Hub.
     Remote(Arc<Remote>),
+    /// A file in an object store.
+    Object(Arc<Object>),
 }
 
 /// One file of a source.
@@ -112,6 +115,7 @@ impl SourceFile {
             Location::Path(path) => path,
             Location::Embedded(_) => Path::new(&self.name),
             Location::Remote(remote) => remote.shown(),
+            Location::Object(object) => object.shown(),
         }
     }
 
@@ -126,6 +130,7 @@ impl SourceFile {
             }
             Location::Embedded(bytes) => Ok(bytes.len() as u64),
             Location::Remote(remote) => Ok(remote.size()),
+            Location::Object(object) => Ok(object.size()),
         }
     }
 
@@ -141,11 +146,8 @@ impl SourceFile {
             )),
             Location::Embedded(bytes) => Box::new(Cursor::new(*bytes)),
             Location::Remote(remote) if self.streams() => Box::new(remote.open_stream()?),
-            Location::Remote(remote) => {
-                let path = remote.local(&|_| {})?;
-                let file = File::open(&path).map_err(|source| SourceError::Read { path, source })?;
-                Box::new(BufReader::with_capacity(BUFFER, file))
-            }
+            Location::Remote(remote) => open_copy(remote.local(&|_| {})?)?,
+            Location::Object(object) => open_copy(object.local()?)?,
         })
     }
 
@@ -153,7 +155,19 @@ impl SourceFile {
     pub fn remote(&self) -> Option<&Arc<Remote>> {
         match &self.location {
             Location::Remote(remote) => Some(remote),
-            Location::Path(_) | Location::Embedded(_) => None,
+            Location::Path(_) | Location::Embedded(_) | Location::Object(_) => None,
+        }
+    }
+
+    /// The file as one of a file system, if it is one or has a copy there: an object is fetched.
+    ///
+    /// # Errors
+    /// What the object store says.
+    pub fn plain_path(&self) -> Result<Option<PathBuf>, SourceError> {
+        match &self.location {
+            Location::Path(path) => Ok(Some(path.clone())),
+            Location::Object(object) => object.local().map(Some),
+            Location::Embedded(_) | Location::Remote(_) => Ok(None),
         }
     }
 
@@ -260,12 +274,22 @@ impl SourceFile {
             Location::Embedded(bytes) => Ok((bytes.len() as u64, None)),
             // The cache names a file by its digest, which was checked.
             Location::Remote(remote) => Ok((remote.size(), None)),
+            Location::Object(object) => {
+                object.check_unchanged()?;
+                Ok((object.size(), None))
+            }
             Location::Path(path) => {
                 let meta = std::fs::metadata(path).map_err(|source| self.read_error(source))?;
                 Ok((meta.len(), meta.modified().ok()))
             }
         }
     }
+}
+
+/// Opens the copy of a file that lies elsewhere.
+fn open_copy(path: PathBuf) -> Result<Box<dyn ReadSeek>, SourceError> {
+    let file = File::open(&path).map_err(|source| SourceError::Read { path, source })?;
+    Ok(Box::new(BufReader::with_capacity(BUFFER, file)))
 }
 
 /// Size and time of change of a file.

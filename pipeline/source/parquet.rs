@@ -297,6 +297,7 @@ fn open_file(file: &SourceFile, extents: Vec<(u64, u64)>) -> Result<Input, Sourc
         Location::Path(path) => open(path),
         Location::Remote(remote) if file.streams() => Ok(Input::Ranges(Ranges::new(remote.clone(), extents))),
         Location::Remote(remote) => open(&remote.local(&|_| {})?),
+        Location::Object(object) => open(&object.local()?),
         Location::Embedded(_) => Err(SourceError::NotThisFormat {
             path: Path::new(&file.name).to_path_buf(),
             format: "parquet",

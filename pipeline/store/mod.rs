@@ -311,3 +311,15 @@ fn parent(path: &Path) -> PathBuf {
         _ => PathBuf::from("."),
     }
 }
+
+#[cfg(all(test, not(feature = "object-store")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_object_stores_says_so() {
+        let error = Store::open("s3://bucket/x").unwrap_err();
+        assert_eq!(error.to_string(), "s3://bucket/x: this build of potable reads no object stores");
+        assert!(error.hint().unwrap().contains("--features object-store"));
+    }
+}

@@ -65,6 +65,7 @@ mod report;
 /// What a second run in the same folder re-uses, replaces or refuses.
 mod reruns;
 /// An object store in the process of the tests. No tests.
+#[cfg(feature = "object-store")]
 mod s3_stub;
 /// Caps, weights, subsets of files, duplicates.
 mod sampling;
@@ -75,6 +76,7 @@ mod shards;
 /// `potable show`.
 mod show;
 /// Folders and buckets as stores: promises, faults, what a wrong setting is told.
+#[cfg(feature = "object-store")]
 mod store;
 /// The models' own templates.
 #[path = "../fuzz/templates.rs"]

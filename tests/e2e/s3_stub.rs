@@ -128,10 +128,14 @@ impl S3Stub {
 
     /// Makes a command use this store, and nothing of this machine's settings.
     pub fn command(&self, command: &mut Command) {
-        for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "AWS_PROFILE", "AWS_SESSION_TOKEN"] {
+        for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "AWS_PROFILE", "AWS_SESSION_TOKEN"]
+        {
             command.env_remove(name);
         }
-        command.envs(self.vars()).env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null").env("NO_PROXY", "127.0.0.1");
+        command
+            .envs(self.vars())
+            .env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+            .env("NO_PROXY", "127.0.0.1");
     }
 
     pub fn put(&self, key: &str, bytes: impl Into<Vec<u8>>) {
@@ -257,9 +261,8 @@ fn faulty(inner: &mut Inner, request: &Request, body: &[u8], fault: Option<&Faul
 }
 
 fn refusal(status: u16, code: &str) -> Reply {
-    let body = format!(
-        "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>said the stub</Message></Error>"
-    );
+    let body =
+        format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>said the stub</Message></Error>");
     Reply { status, headers: Vec::new(), body: body.into_bytes(), cut: None }
 }
 
@@ -309,9 +312,12 @@ fn answer(inner: &mut Inner, request: &Request, body: &[u8]) -> Reply {
             inner.next += 1;
             let id = format!("upload-{}", inner.next);
             inner.uploads.insert(id.clone(), BTreeMap::new());
-            good(&[], format!(
-                "<InitiateMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{key}</Key><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
-            ))
+            good(
+                &[],
+                format!(
+                    "<InitiateMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{key}</Key><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+                ),
+            )
         }
         ("POST", _) => {
             let Some(parts) = inner.uploads.remove(&query["uploadId"]) else {
@@ -320,9 +326,12 @@ fn answer(inner: &mut Inner, request: &Request, body: &[u8]) -> Reply {
             let whole: Vec<u8> = parts.into_values().flatten().collect();
             let tag = tag(&whole);
             inner.buckets.get_mut(bucket).unwrap().insert(key.to_owned(), whole);
-            good(&[], format!(
-                "<CompleteMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{key}</Key><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
-            ))
+            good(
+                &[],
+                format!(
+                    "<CompleteMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{key}</Key><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
+                ),
+            )
         }
         ("DELETE", _) => {
             match query.get("uploadId") {

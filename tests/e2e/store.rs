@@ -35,7 +35,8 @@ fn keeps_its_promises(store: &Store) {
     for name in ["c/1", "c/2", "c/d/3", "cc", "e f+g%&=é"] {
         store.put(name, name.as_bytes()).unwrap();
     }
-    let names = |prefix: &str| store.list(prefix).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let names =
+        |prefix: &str| store.list(prefix).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     assert_eq!(names(""), ["a/b", "a/new", "c/1", "c/2", "c/d/3", "cc", "e f+g%&=é"]);
     assert_eq!(names("c"), ["c/1", "c/2", "c/d/3"]);
     assert_eq!(store.below("c").list("").unwrap(), [("1".into(), 3), ("2".into(), 3), ("d/3".into(), 5)]);
@@ -100,7 +101,9 @@ fn of_many_writers_of_a_new_name_one_is_told_that_it_wrote() {
 
 #[test]
 fn passing_trouble_is_waited_out_with_the_same_waits_each_time() {
-    for (status, code) in [(500, "InternalError"), (503, "SlowDown"), (429, "TooManyRequests"), (408, "RequestTimeout")] {
+    for (status, code) in
+        [(500, "InternalError"), (503, "SlowDown"), (429, "TooManyRequests"), (408, "RequestTimeout")]
+    {
         let stub = S3Stub::new();
         let (store, clock) = stub.open_with_clock(URI);
         for method in ["PUT", "GET", "HEAD", "DELETE"] {
@@ -160,7 +163,10 @@ fn a_range_of_another_length_is_not_handed_on() {
     assert_eq!(store.get_range("x", 8..1000).unwrap(), numbers(4000)[8..1000]);
     stub.fault("GET", "x", Fault::ShortRange, 99);
     let error = store.get_range("x", 8..1000).unwrap_err();
-    assert!(said(&error).starts_with("s3://bucket/work/x: is of 991 bytes where 992 were promised"), "{error}");
+    assert!(
+        said(&error).starts_with("s3://bucket/work/x: is of 991 bytes where 992 were promised"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -277,7 +283,12 @@ fn bad_input_wrong_key_clock_and_token() {
 #[test]
 fn bad_input_wrong_region() {
     let stub = S3Stub::new();
-    stub.fault("GET", "x", Fault::AnswerWith(301, "PermanentRedirect", "x-amz-bucket-region", "eu-west-1"), 9);
+    stub.fault(
+        "GET",
+        "x",
+        Fault::AnswerWith(301, "PermanentRedirect", "x-amz-bucket-region", "eu-west-1"),
+        9,
+    );
     let error = stub.open(URI).get("x").unwrap_err();
     assert_eq!(
         said(&error),
@@ -312,8 +323,9 @@ fn bad_input_half_of_the_credentials() {
 #[test]
 fn bad_input_nobody_listens() {
     let gone = S3Stub::new().endpoint();
-    let vars = [("AWS_ENDPOINT_URL", gone.as_str()), ("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let vars =
+        [("AWS_ENDPOINT_URL", gone.as_str()), ("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let mut config = StoreConfig::new(vars, Arc::new(StubClock::default())).unwrap();
     config.retries = 2;
     let error = Store::open_with(URI, config).unwrap().get("x").unwrap_err();
@@ -323,7 +335,8 @@ fn bad_input_nobody_listens() {
 #[test]
 fn errors_never_show_the_secret() {
     let stub = S3Stub::new();
-    for (status, code) in [(403, "AccessDenied"), (500, "InternalError"), (404, "NoSuchBucket"), (400, "Bad")] {
+    for (status, code) in [(403, "AccessDenied"), (500, "InternalError"), (404, "NoSuchBucket"), (400, "Bad")]
+    {
         stub.fault("GET", "", Fault::Answer(status, code), 4);
         let store = stub.open(URI);
         let error = store.get("x").unwrap_err();
