@@ -23,7 +23,6 @@ use crate::normalise::{Policy, TextFormat};
 use crate::shard::Row;
 use crate::source::Format;
 use crate::source::adapt::MappingFile;
-use crate::source::hub::RepoKind;
 use crate::store::Store;
 
 /// Words in a gram, unless the recipe says otherwise.

@@ -3,7 +3,7 @@
 //! asked. No tests.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,6 @@ pub struct Request {
     /// Path and query.
     pub target: String,
     pub headers: BTreeMap<String, String>,
-    pub body: usize,
 }
 
 #[derive(Default)]
@@ -165,10 +164,6 @@ impl S3Stub {
         self.inner(|inner| inner.requests.iter().filter(fits).cloned().collect())
     }
 
-    pub fn forget_requests(&self) {
-        self.inner(|inner| inner.requests.clear());
-    }
-
     fn inner<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         change(&mut self.state.inner.lock().unwrap())
     }
@@ -211,7 +206,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<(Request, Vec<u8>)> {
     let length = headers.get("content-length").map_or(0, |text| text.parse().unwrap());
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some((Request { method, target, headers, body: length }, body))
+    Some((Request { method, target, headers }, body))
 }
 
 fn take_fault(inner: &mut Inner, request: &Request) -> Option<Fault> {
