@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+use super::steps::args::{MapArgs, PlanArgs, ReduceArgs, SealArgs, SelectArgs, StatusArgs};
 use crate::recipe::resolve::DEFAULT_NGRAM;
 
 /// Turn public training corpora into decontaminated, packed training shards.
@@ -39,6 +40,18 @@ pub enum Command {
     Prep(PrepArgs),
     /// Pin what a recipe takes from the Hub, without reading it.
     Lock(LockArgs),
+    /// Resolve a recipe, hash its inputs and cut the work, for the steps below on many machines.
+    Plan(PlanArgs),
+    /// Map units of a plan: read, check, render, tokenise.
+    Map(MapArgs),
+    /// Settle duplicates and caps of a plan, when all its units are mapped.
+    Select(SelectArgs),
+    /// Pack and write partitions of a plan.
+    Reduce(ReduceArgs),
+    /// Write the manifest of a plan, when all its partitions are written.
+    Seal(SealArgs),
+    /// Say what of a plan is done, what is missing, and what comes next.
+    Status(StatusArgs),
     /// Build and look at blocklists.
     Blocklist(BlocklistArgs),
     /// Compare data manifests.

@@ -16,6 +16,7 @@ pub mod output;
 pub mod prep;
 pub mod recipes;
 pub mod show;
+pub mod steps;
 pub mod summary;
 
 use std::process::ExitCode;
@@ -50,6 +51,12 @@ pub fn main() -> ExitCode {
     let result = match args.command {
         Command::Prep(args) => prep::run(args, &output),
         Command::Lock(args) => lock::run(&args, &output),
+        Command::Plan(args) => steps::plan(&args, &output),
+        Command::Map(args) => steps::map(&args, &output),
+        Command::Select(args) => steps::select(&args, &output),
+        Command::Reduce(args) => steps::reduce(&args, &output),
+        Command::Seal(args) => steps::seal(&args, &output),
+        Command::Status(args) => steps::status(&args, &output),
         Command::Blocklist(args) => blocklist::run(args, &output),
         Command::Manifest(args) => manifest::run(args, &output),
         Command::Audit(args) => audit::run(&args, &output),

@@ -53,10 +53,7 @@ pub fn run(args: PrepArgs, output: &Output) -> Result<Answer> {
     let progress = Arc::new(Progress::default());
     stop_on_signal(&progress)?;
     let began = Instant::now();
-    let shown = show(output, &progress);
-    let result = prep(&recipe, &options, &progress);
-    shown.end();
-    let reports = result?;
+    let reports = shown(output, &progress, || prep(&recipe, &options, &progress))?;
     for report in &reports {
         output.note(&summary::of(report, began.elapsed()));
         // A trial of few rows is meant to fall short.
@@ -81,11 +78,10 @@ pub fn run(args: PrepArgs, output: &Output) -> Result<Answer> {
 fn options(args: &PrepArgs, recipe: &Recipe) -> PrepOptions {
     let default = if args.recipe.as_deref() == Some("demo") { "potable-demo" } else { recipe.name.as_str() };
     let threads = args.threads.filter(|n| *n > 0);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cut = Cut::default();
     PrepOptions {
         out: args.out.clone().unwrap_or_else(|| PathBuf::from(".").join(default)),
-        threads: threads.unwrap_or(cores),
+        threads: threads.unwrap_or_else(cores),
         limit: args.limit,
         verify_template: args.verify_template,
         cut: Cut {
@@ -106,9 +102,14 @@ fn options(args: &PrepArgs, recipe: &Recipe) -> PrepOptions {
     }
 }
 
+/// Threads, unless the user says otherwise.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// Polars and the encoder keep pools of their own, whose sizes they take from the environment.
 #[expect(unsafe_code, reason = "the environment is set before any thread is started")]
-fn bound_pools(threads: usize) {
+pub(super) fn bound_pools(threads: usize) {
     // SAFETY: no other thread runs yet: this is called before the pool, the signal handler and the
     // progress display are started, and nothing before it starts a thread.
     unsafe {
@@ -123,7 +124,11 @@ fn now() -> String {
     utc(since.map_or(0, |d| d.as_secs()))
 }
 
-fn stop_on_signal(progress: &Arc<Progress>) -> Result<()> {
+/// Ctrl-C stops a run at a safe place.
+///
+/// # Errors
+/// A handler that cannot be set.
+pub(super) fn stop_on_signal(progress: &Arc<Progress>) -> Result<()> {
     let progress = progress.clone();
     ctrlc::set_handler(move || {
         if progress.is_stopped() {
@@ -197,6 +202,14 @@ fn describe(plans: &[Plan], out: &Path) -> String {
         ));
     }
     lines.join("\n")
+}
+
+/// Does some work while its progress is shown.
+pub(super) fn shown<T>(output: &Output, progress: &Arc<Progress>, work: impl FnOnce() -> T) -> T {
+    let shown = show(output, progress);
+    let result = work();
+    shown.end();
+    result
 }
 
 /// The thread that shows progress.

@@ -78,6 +78,8 @@ mod show;
 /// Folders and buckets as stores: promises, faults, what a wrong setting is told.
 #[cfg(feature = "object-store")]
 mod store;
+/// The steps of a run one by one, on shared folders.
+mod steps;
 /// The models' own templates.
 #[path = "../fuzz/templates.rs"]
 mod templates;
