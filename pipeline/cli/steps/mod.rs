@@ -6,6 +6,7 @@ pub mod args;
 use std::sync::Arc;
 
 use anyhow::Result;
+use potable_manifests::{Manifest, RunBlock};
 use serde_json::Value;
 
 use super::Answer;
@@ -115,7 +116,10 @@ pub fn reduce(args: &ReduceArgs, output: &Output) -> Result<Answer> {
 /// Partitions that are not written; ledgers that do not balance.
 pub fn seal(args: &SealArgs, output: &Output) -> Result<Answer> {
     let (work, options, progress) = opened(&args.work)?;
-    let manifests = shown(output, &progress, || steps::seal(&work, &options, &progress))?;
+    // Nothing of when and where: whoever seals writes the same bytes.
+    let run = RunBlock { potable_version: env!("CARGO_PKG_VERSION").to_owned(), ..RunBlock::default() };
+    let reports = shown(output, &progress, || steps::seal(&work, &options, &run, &progress))?;
+    let manifests: Vec<&Manifest> = reports.iter().map(|report| &report.manifest).collect();
     for manifest in &manifests {
         let phase = manifest.phase.as_ref().map_or(String::new(), |phase| format!("phase {phase} "));
         output.note(&format!("{phase}sealed: {}", manifest.manifest_digest.as_str()));

@@ -53,7 +53,8 @@ pub struct PlanOptions {
 pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Result<Status, RunError> {
     progress.enter(Step::Plan);
     let store = Store::open(&options.work)?;
-    let out = options.out.clone().unwrap_or_else(|| store.below("out").uri());
+    let out = options.out.as_deref().map_or_else(|| Ok(store.below("out")), Store::open)?;
+    let out = lasting(&out)?;
     let mut recipe = recipe.clone();
     let settled = pull::settle(&mut recipe, &options.pull, progress)?;
     pull::preflight(&settled.supply)?;
@@ -67,7 +68,7 @@ pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Resu
     let base = if recipe.base.as_os_str().is_empty() && !Path::new(&options.origin).is_file() {
         recipe.base.clone()
     } else {
-        std::path::absolute(&recipe.base)
+        std::path::absolute(Path::new(".").join(&recipe.base))
             .map_err(|source| RunError::Read { path: recipe.base.clone(), source })?
     };
     let lock = settled.supply.lock();
@@ -91,6 +92,14 @@ pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Resu
     let work = WorkFolder { store, record };
     commit(&work)?;
     status(&work)
+}
+
+/// The address of a store for steps that run in other folders.
+fn lasting(store: &Store) -> Result<String, RunError> {
+    let Some(folder) = store.folder() else { return Ok(store.uri()) };
+    let path = std::path::absolute(folder)
+        .map_err(|source| RunError::Read { path: folder.to_path_buf(), source })?;
+    Ok(path.to_string_lossy().into_owned())
 }
 
 /// Writes the plan, unless the same one is there.

@@ -51,8 +51,13 @@ pub fn reduce(
         let runtime = PhaseRuntime::open(work, index, scratch.path(), progress)?;
         let step = ReduceStep::open(work, phase, &runtime, (&store, &out, scratch.path()))?;
         progress.partitions.1.store(missing.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        let results: Vec<Result<(), RunError>> = pool(options.threads)?
-            .install(|| missing.par_iter().map(|number| step.partition(*number, progress)).collect());
+        let one = |number: &u32| match step.partition(*number, progress) {
+            // Another one who did the same was faster, and sealed, which removes what is unfinished.
+            Err(_) if store.size(&result_name(*number))?.is_some() => Ok(()),
+            result => result,
+        };
+        let results: Vec<Result<(), RunError>> =
+            pool(options.threads)?.install(|| missing.par_iter().map(one).collect());
         results.into_iter().collect::<Result<(), _>>().map_err(|error| heal(&store, error))?;
         done += missing.len() as u64;
     }

@@ -1,6 +1,6 @@
 //! Seal: what the partitions left becomes a data set, its manifest last.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use potable_manifests::{Digest, Manifest, RunBlock};
 
@@ -12,7 +12,7 @@ use super::select::{SUMMARY, Units, heal, local};
 use super::{Scratch, StepOptions, WorkFolder, pool};
 use crate::run::digests::PlanDigest;
 use crate::run::error::RunError;
-use crate::run::folder::{Found, OutputFolder};
+use crate::run::folder::{OutputFolder, remove};
 use crate::run::layout::Layout;
 use crate::run::map::ranges_read;
 use crate::run::prep::{PrepReport, write_index};
@@ -51,15 +51,20 @@ pub fn seal(
         };
         reports.push(PrepReport { out: out.uri().into(), manifest: manifest.0, up_to_date: manifest.1 });
     }
-    if all && work.record.phases.iter().any(|phase| phase.name.is_some()) {
+    let index = work.out(None)?;
+    let current = reports.iter().all(|report| report.up_to_date) && index.size(MANIFEST)?.is_some();
+    if all && !current && work.record.phases.iter().any(|phase| phase.name.is_some()) {
         let scratch = Scratch::new(options.scratch.as_deref())?;
         let recipe =
             crate::recipe::Recipe::parse(&work.record.recipe, &work.record.origin, &work.record.base)?;
         write_index(&recipe, &reports, scratch.path())?;
-        work.out(None)?.put_file("manifest.json", &scratch.path().join("manifest.json"))?;
+        index.put_file(MANIFEST, &scratch.path().join(MANIFEST))?;
     }
     Ok(reports)
 }
+
+/// Records of ranges read, with source and file.
+type Ranges = Vec<((u32, u32), PathBuf)>;
 
 struct SealStep<'a> {
     work: &'a WorkFolder,
@@ -73,11 +78,11 @@ impl SealStep<'_> {
     /// The manifest that is there already: a manifest in the output folder is this plan's, since nobody
     /// else may write there.
     fn sealed(&self) -> Result<Option<Manifest>, RunError> {
-        let bytes = match self.stores.1.get("manifest.json") {
+        let bytes = match self.stores.1.get(MANIFEST) {
             Err(error) if error.is_not_found() => return Ok(None),
             bytes => bytes?,
         };
-        let place = self.stores.1.place("manifest.json");
+        let place = self.stores.1.place(MANIFEST);
         let bad = |e: String| RunError::Manifest { reason: format!("{place}: {e}") };
         Ok(Some(Manifest::from_slice(&bytes).map_err(|e| bad(e.to_string()))?))
     }
@@ -98,11 +103,15 @@ impl SealStep<'_> {
         let units = Units::open(self.work, self.phase, store, self.scratch)?;
         let parts = units.parts();
         let files: Vec<&dyn StagedRows> = parts.iter().map(|part| part as &dyn StagedRows).collect();
-        let local_out = step.local_out();
-        std::fs::create_dir_all(&local_out).map_err(|e| RunError::write(&local_out, e))?;
-        let folder = OutputFolder::open(&local_out, false)?;
-        if let Found::Sealed(manifest) = folder.found()? {
-            return Ok(*manifest);
+        // Two may seal at once: each makes the files in a folder of its own, and puts the same bytes in
+        // place.
+        let made = self.scratch.join("sealed");
+        let folder = OutputFolder::open(&made, false)?;
+        // Some formats have a file that describes all shards beside them.
+        for (shard, _) in results.iter().flat_map(|result| &result.shards) {
+            let path = made.join(&shard.path);
+            let parent = path.parent().unwrap_or(&made);
+            std::fs::create_dir_all(parent).map_err(|e| RunError::write(parent, e))?;
         }
         let layout = Layout::new(&step.rules, &step.selection);
         let everything: Vec<u32> = match runtime.plan.phase.output.calibration {
@@ -111,7 +120,7 @@ impl SealStep<'_> {
         };
         let tokens = step.tokens(&everything)?;
         let results_folder = self.scratch.join("results");
-        let reduction = step.reduction(&layout, &tokens, (&local_out, &results_folder), self.progress);
+        let reduction = step.reduction(&layout, &tokens, (&made, &results_folder), self.progress);
         let beside = pool(threads)?.install(|| reduction.write_calibration(&results))?;
         let stages = runtime.stages()?;
         let plan_digest = self.plan_digest(&runtime)?;
@@ -132,9 +141,9 @@ impl SealStep<'_> {
         }
         .seal()
         .map_err(|error| units.named(self.work, store, error))?;
-        self.join_logs(&local_out)?;
+        self.join_logs(&made)?;
         folder.remove_work()?;
-        self.upload(&local_out)?;
+        self.publish(&made)?;
         Ok(manifest)
     }
 
@@ -155,10 +164,7 @@ impl SealStep<'_> {
     }
 
     /// Records of the ranges that were read of streamed files, with source and file.
-    fn ranges(
-        &self,
-        parts: &[super::group::Part],
-    ) -> Result<Vec<((u32, u32), std::path::PathBuf)>, RunError> {
+    fn ranges(&self, parts: &[super::group::Part]) -> Result<Ranges, RunError> {
         let mut records = Vec::new();
         let ranges = parts.iter().filter_map(|part| part.header()).filter(|part| !part.ranges.is_empty());
         for (index, part) in ranges.enumerate() {
@@ -183,18 +189,42 @@ impl SealStep<'_> {
         Ok(())
     }
 
-    /// Moves what was made here to the output folder, if that is elsewhere: the manifest last.
-    fn upload(&self, from: &Path) -> Result<(), RunError> {
+    /// Puts what was made here in the output folder, the manifest last.
+    fn publish(&self, from: &Path) -> Result<(), RunError> {
         let out = self.stores.1;
-        if out.folder().is_some() {
-            return Ok(());
-        }
         let made = Store::at(from);
         let (manifest, others): (Vec<_>, Vec<_>) =
-            made.list("")?.into_iter().map(|(name, _)| name).partition(|name| name == "manifest.json");
+            made.list("")?.into_iter().map(|(name, _)| name).partition(|name| name == MANIFEST);
         for name in others.iter().chain(&manifest) {
-            out.put_file(name, &from.join(name))?;
+            if let Err(error) = out.put_file(name, &from.join(name)) {
+                // Another one who sealed at the same time was faster, and removed what was unfinished.
+                if out.size(MANIFEST)?.is_none() {
+                    return Err(error.into());
+                }
+            }
         }
-        Ok(())
+        match out.folder() {
+            Some(folder) => remove_unfinished(folder),
+            None => Ok(()),
+        }
     }
+}
+
+const MANIFEST: &str = "manifest.json";
+
+/// Removes what killed steps were writing in the output folder: all of it is written, so that nobody
+/// needs to write here any more.
+fn remove_unfinished(folder: &Path) -> Result<(), RunError> {
+    remove(&folder.join(".work"))?;
+    let entries =
+        std::fs::read_dir(folder).map_err(|source| RunError::Read { path: folder.to_path_buf(), source })?;
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_unfinished(&entry.path())?;
+        } else if name.starts_with('.') && name.ends_with(".tmp") {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }
