@@ -75,11 +75,11 @@ mod shapes;
 mod shards;
 /// `potable show`.
 mod show;
+/// The steps of a run one by one, on shared folders.
+mod steps;
 /// Folders and buckets as stores: promises, faults, what a wrong setting is told.
 #[cfg(feature = "object-store")]
 mod store;
-/// The steps of a run one by one, on shared folders.
-mod steps;
 /// The models' own templates.
 #[path = "../fuzz/templates.rs"]
 mod templates;
