@@ -1,7 +1,7 @@
 //! The reference: everything in memory, row by row. What select gives has to be the same, with limits so
 //! small that every run, bucket and merge has a border.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -36,11 +36,21 @@ impl Metadata for Made {
     }
 
     fn each_bands(&self, visit: &mut VisitBands) -> Result<(), RunError> {
-        let mut rows: Vec<u64> =
-            self.parts.iter().flat_map(|(_, samples)| samples).map(|sample| sample.row).collect();
-        rows.dedup();
-        rows.iter().try_for_each(|row| visit(*row, &[]))
+        let mut last = None;
+        for sample in self.parts.iter().flat_map(|(_, samples)| samples) {
+            if last.replace(sample.row) != Some(sample.row) {
+                visit(sample.row, &bands(sample.key))?;
+            }
+        }
+        Ok(())
     }
+}
+
+/// The bands of a row, here by its key: three keys in a row share one, one in seven has none.
+fn bands(key: u128) -> Vec<u64> {
+    let key = (key >> 70) as u64;
+    let bands = [key / 3, 1000 + key].map(|band| band.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    if key.is_multiple_of(7) { Vec::new() } else { bands.to_vec() }
 }
 
 /// A row of the reference.
@@ -60,6 +70,7 @@ struct Expected {
     partitions: Vec<Vec<SelectedRow>>,
     counts: Vec<SelectCounts>,
     overlong: Vec<(RowId, u64)>,
+    near: Vec<(RowId, RowId)>,
     short: Vec<(usize, Missing)>,
     keys: Vec<u128>,
 }
@@ -224,6 +235,38 @@ fn settle_source(rules: &Rules, source: usize, caps: &[Cap], state: (&mut [Vec<P
     }
 }
 
+/// Takes near duplicates out: of equal rows the first is compared, the others share its fate.
+fn drop_near(rules: &Rules, partitions: &mut [Vec<Plain>], out: &mut Expected) {
+    let mut firsts: BTreeMap<u128, RowId> = BTreeMap::new();
+    let mut rows: Vec<(RowId, u128)> = partitions.iter().flatten().map(|row| (row.id, row.key)).collect();
+    rows.sort_unstable();
+    rows.iter().for_each(|(id, key)| _ = firsts.entry(*key).or_insert(*id));
+    let mut winners: BTreeMap<u64, RowId> = BTreeMap::new();
+    for (id, key) in rows.iter().filter(|(id, key)| firsts[key] == *id) {
+        bands(*key).first().map(|band| winners.entry(*band).or_insert(*id));
+    }
+    let lost_to = |key: u128| bands(key).first().map(|band| winners[band]).filter(|to| *to != firsts[&key]);
+    let mut sources: BTreeMap<u128, Vec<u32>> = BTreeMap::new();
+    for rows in partitions {
+        rows.retain(|row| {
+            let Some(to) = lost_to(row.key) else { return true };
+            let before = sources.entry(row.key).or_default();
+            let settled =
+                |source: &u32| *source == row.id.source || !rules.sources[*source as usize].may_be_capped();
+            let counts = &mut out.counts[row.id.source as usize];
+            let place = if before.iter().any(settled) { &mut counts.duplicates } else { &mut counts.near };
+            place.0 += 1;
+            place.1 += row.samples.len() as u64;
+            if !before.iter().any(settled) {
+                out.near.push((row.id, to));
+            }
+            before.push(row.id.source);
+            false
+        });
+    }
+    out.near.sort_unstable();
+}
+
 /// Selects in memory; `None` if a weight asks for what is not there.
 fn in_memory(rules: &Rules, files: &[Made], excluded: &BTreeSet<u128>) -> Option<Expected> {
     let mut out =
@@ -233,6 +276,9 @@ fn in_memory(rules: &Rules, files: &[Made], excluded: &BTreeSet<u128>) -> Option
         partitions.push(fitting(rules, rows, excluded, &mut out));
     }
     out.overlong.sort_unstable();
+    if rules.near {
+        drop_near(rules, &mut partitions, &mut out);
+    }
     for (source, caps) in caps(rules, &partitions)?.iter().enumerate() {
         settle_source(rules, source, caps, (&mut partitions, &mut out));
     }
@@ -268,6 +314,7 @@ fn read_back(rules: &Rules, folder: &Path) -> Expected {
         partitions: (0..rules.partitions).map(|number| selection.partition(number).unwrap()).collect(),
         counts: selection.summary.counts.clone(),
         overlong: selection.overlong().unwrap().collect::<Result<_, _>>().unwrap(),
+        near: selection.near().unwrap().collect::<Result<_, _>>().unwrap(),
         short: selection.summary.short.clone(),
         keys: keys.as_chunks::<16>().0.iter().map(|key| u128::from_le_bytes(*key)).collect(),
     }
@@ -334,7 +381,10 @@ fn pack_config() -> impl Strategy<Value = PackConfig> {
 prop_compose! {
     fn rules()(
         partitions in prop_oneof![Just(1u32), 2u32..20],
-        exact in prop_oneof![3 => Just(Exact::Conversation), 1 => Just(Exact::None)],
+        (exact, near) in prop_oneof![
+            3 => (Just(Exact::Conversation), any::<bool>()),
+            1 => (Just(Exact::None), Just(false)),
+        ],
         validation_ppm in prop_oneof![Just(0u64), Just(300_000)],
         pack in pack_config(),
         max_tokens in proptest::option::of(1u64..2000),
@@ -344,7 +394,7 @@ prop_compose! {
         for (index, source) in sources.iter_mut().enumerate() {
             source.name = format!("s{index}");
         }
-        Rules { partitions, seed: 7, exact, near: false, validation_ppm, pack, max_tokens, trial, sources }
+        Rules { partitions, seed: 7, exact, near, validation_ppm, pack, max_tokens, trial, sources }
     }
 }
 
