@@ -73,7 +73,7 @@ def make_rows(path, bases):
                 copies.append(" ".join(edited(piece, draw.choice(EVERY), draw)))
         if len(rows) >= bases:
             break
-    return rows + copies
+    return rows, copies
 
 
 def true_similarity(rows):
@@ -204,12 +204,13 @@ def main():
     bases = int(sys.argv[3]) if len(sys.argv) > 3 else 4000
     folder = sys.argv[4] if len(sys.argv) > 4 else "bench-near"
     os.makedirs(folder, exist_ok=True)
-    rows = make_rows(path, bases)
+    pieces, copies = make_rows(path, bases)
+    rows = pieces + copies
     with open(f"{folder}/rows.jsonl", "w") as file:
         for number, row in enumerate(rows):
             file.write(json.dumps({"id": str(number), "text": row}, ensure_ascii=False) + "\n")
     size = os.path.getsize(f"{folder}/rows.jsonl") / 1e6
-    print(f"{len(rows)} rows, {size:.1f} MB, {len(rows) - bases} edited copies")
+    print(f"{len(rows)} rows, {size:.1f} MB, {len(copies)} of them edited copies")
     # The peak memory of a child counts that of its parent at the start, so the runs come before the rest.
     _, off = potable(binary, folder, None)
     ours = [potable(binary, folder, near) for near in NEAR]
