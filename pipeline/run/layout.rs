@@ -331,3 +331,95 @@ impl Piece {
 const SAMPLE_ORDER: u64 = 0x5a4d_504c_4f52_4445;
 const PACK_ORDER: u64 = 0x5041_434b_4f52_4445;
 const CALIBRATION: u64 = 0x4341_4c49_4252_4154;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::run::select::tests::{rules, selected, sketches};
+
+    /// All partitions and tails.
+    fn all(layout: &Layout) -> Vec<Vec<ClassLayout>> {
+        let count = Layout::count(layout.rules.partitions);
+        (0..count).map(|number| layout.partition(number).unwrap()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn each_selected_sample_stands_in_the_packs_as_often_as_its_row_is_taken(
+            mut rules in rules(), sketches in sketches(), more in 0u32..30,
+        ) {
+            rules.partitions += more;
+            let folder = tempfile::tempdir().unwrap();
+            let Some(selection) = selected(&rules, &sketches, folder.path()) else { return Ok(()) };
+            let layout = Layout::new(&rules, &selection);
+            let mut tokens: BTreeMap<(RowId, u32, u32), (u32, u64)> = BTreeMap::new();
+            for piece in all(&layout).iter().flatten().flat_map(|class| &class.packs).flatten() {
+                let sum = tokens.entry((piece.row, piece.sample.turn, piece.repeat)).or_default();
+                *sum = (piece.partition, sum.1 + u64::from(piece.to - piece.from));
+            }
+            for partition in 0..rules.partitions {
+                for row in selection.partition(partition).unwrap() {
+                    for (sample, repeat) in row.samples.iter().flat_map(|s| (0..row.times).map(move |r| (s, r))) {
+                        let kept = layout.packer.kept_tokens(sample.tokens, sample.first_trained);
+                        let found = tokens.remove(&(row.id, sample.turn, repeat));
+                        prop_assert_eq!(found, Some((partition, u64::from(kept))));
+                    }
+                }
+            }
+            prop_assert!(tokens.is_empty());
+        }
+
+        #[test]
+        fn a_partition_needs_no_more_of_the_selection_than_it_says(
+            mut rules in rules(), sketches in sketches(), more in 0u32..30,
+        ) {
+            rules.partitions += more;
+            let folder = tempfile::tempdir().unwrap();
+            let Some(selection) = selected(&rules, &sketches, folder.path()) else { return Ok(()) };
+            let expected = all(&Layout::new(&rules, &selection));
+            let part = tempfile::tempdir().unwrap();
+            let summary = "summary.json".to_owned();
+            for (number, expected) in (0..).zip(&expected) {
+                let reads = Layout::new(&rules, &selection).reads(number);
+                let mut names: Vec<String> = reads.iter().map(|read| Selection::partition_name(*read)).collect();
+                names.push(summary.clone());
+                for name in &names {
+                    // A partition without rows has no file.
+                    let _absent = std::fs::copy(folder.path().join(name), part.path().join(name));
+                }
+                let some = Selection::open(part.path()).unwrap();
+                prop_assert_eq!(&Layout::new(&rules, &some).partition(number).unwrap(), expected);
+                let tokens = expected.iter().flat_map(|class| &class.packs).flatten();
+                prop_assert!(tokens.into_iter().all(|piece| reads.contains(&piece.partition)));
+                for name in &names {
+                    let _absent = std::fs::remove_file(part.path().join(name));
+                }
+            }
+        }
+
+        #[test]
+        fn the_choice_for_calibration_is_that_of_all_packs_in_seeded_order(
+            mut rules in rules(), sketches in sketches(), more in 0u32..30, count in 1u64..8,
+        ) {
+            rules.partitions += more;
+            let folder = tempfile::tempdir().unwrap();
+            let Some(selection) = selected(&rules, &sketches, folder.path()) else { return Ok(()) };
+            let layout = Layout::new(&rules, &selection);
+            let all = all(&layout);
+            let mut expected: Vec<(u64, SampleId, Vec<Piece>)> = Vec::new();
+            for class in all.iter().flatten().filter(|class| class.split == Split::Train) {
+                let keyed = |pack: &Vec<Piece>| (layout.hash(&pack[0], CALIBRATION), pack[0].id(), pack.clone());
+                expected.extend(class.packs.iter().map(keyed));
+            }
+            expected.sort_by_key(|(hash, id, _)| (*hash, *id));
+            let expected: Vec<Vec<Piece>> =
+                expected.into_iter().take(count as usize).map(|(_, _, pack)| pack).collect();
+            let keys: Vec<Vec<PackKey>> = all.iter().map(|classes| layout.first_keys(classes, count)).collect();
+            prop_assert_eq!(layout.choice(keys.iter().map(Vec::as_slice), count).unwrap(), expected);
+        }
+    }
+}

@@ -21,7 +21,7 @@ mod settle;
 mod sort;
 mod spill;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::path::Path;
 

@@ -163,7 +163,13 @@ impl<const N: usize> Records<N> {
         }
         let mut records = Records { path, file: BufReader::new(file), sum: Xxh3::new(), left };
         let magic: [u8; 8] = records.bytes()?;
-        if magic != *MAGIC { Err(damaged(&records.path)) } else { Ok(records) }
+        if magic != *MAGIC {
+            return Err(damaged(&records.path));
+        }
+        if records.left == 0 {
+            records.check()?;
+        }
+        Ok(records)
     }
 
     fn bytes<const M: usize>(&mut self) -> Result<[u8; M], RunError> {
@@ -174,14 +180,16 @@ impl<const N: usize> Records<N> {
         Ok(bytes)
     }
 
+    fn check(&mut self) -> Result<(), RunError> {
+        let expected = self.sum.digest().to_le_bytes();
+        if self.bytes()? == expected { Ok(()) } else { Err(damaged(&self.path)) }
+    }
+
     fn read(&mut self) -> Result<[u8; N], RunError> {
         let record = self.bytes()?;
         self.left -= 1;
         if self.left == 0 {
-            let expected = self.sum.digest();
-            if self.bytes()? != expected.to_le_bytes() {
-                return Err(damaged(&self.path));
-            }
+            self.check()?;
         }
         Ok(record)
     }

@@ -320,30 +320,48 @@ fn read_back(rules: &Rules, folder: &Path) -> Expected {
     }
 }
 
-fn on_disk(rules: &Rules, files: &[Made], excluded: &BTreeSet<u128>, limits: Limits) -> Option<Expected> {
-    let folder = tempfile::tempdir().unwrap();
-    let keys = keys_file(folder.path(), excluded);
-    let out = folder.path().join("select");
+fn select_into(
+    rules: &Rules,
+    files: &[Made],
+    (folder, excluded): (&Path, &BTreeSet<u128>),
+    limits: Limits,
+) -> Option<Selection> {
+    let keys = keys_file(folder, excluded);
     let progress = Progress::default();
     let selecting = Selecting {
         rules,
         excluded: (!excluded.is_empty()).then_some(keys.as_path()),
-        folder: &out,
+        folder,
         keys: Keys::Kept,
         limits,
         progress: &progress,
     };
     match select(&selecting, files) {
-        Ok(_) => Some(read_back(rules, &out)),
+        Ok(selection) => Some(selection),
         Err(RunError::Supply { .. }) => None,
         Err(error) => panic!("{error}"),
     }
 }
 
-/// A row before it has a place: key, hash, and tokens and first trained token of its samples.
-type Sketch = (u8, u64, Vec<(u32, u32)>);
+fn on_disk(rules: &Rules, files: &[Made], excluded: &BTreeSet<u128>, limits: Limits) -> Option<Expected> {
+    let folder = tempfile::tempdir().unwrap();
+    let _selection = select_into(rules, files, (folder.path(), excluded), limits)?;
+    Some(read_back(rules, folder.path()))
+}
 
-fn sketches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
+/// A selection of random rows in a folder, for tests of what reads it.
+pub(in crate::run) fn selected(rules: &Rules, sketches: &[Vec<Sketch>], folder: &Path) -> Option<Selection> {
+    select_into(rules, &files_of(rules, sketches), (folder, &BTreeSet::new()), tiny())
+}
+
+fn is_damaged<T>(read: &Result<T, RunError>) -> bool {
+    matches!(read, Err(RunError::Staged { .. }))
+}
+
+/// A row before it has a place: key, hash, and tokens and first trained token of its samples.
+pub(in crate::run) type Sketch = (u8, u64, Vec<(u32, u32)>);
+
+pub(in crate::run) fn sketches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let sample = (1u32..60, prop_oneof![4 => 0u32..60, 1 => Just(u32::MAX)]);
     // Few hashes, so that they collide; a hash of few bits, so that one bucket has many rows.
     let hash = prop_oneof![0u64..40, any::<u64>().prop_map(|hash| hash >> 20)];
@@ -379,7 +397,7 @@ fn pack_config() -> impl Strategy<Value = PackConfig> {
 }
 
 prop_compose! {
-    fn rules()(
+    pub(in crate::run) fn rules()(
         partitions in prop_oneof![Just(1u32), 2u32..20],
         (exact, near) in prop_oneof![
             3 => (Just(Exact::Conversation), any::<bool>()),
@@ -429,6 +447,8 @@ fn files_of(rules: &Rules, sketches: &[Vec<Sketch>]) -> Vec<Made> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
     #[test]
     fn selects_what_the_reference_selects(
         rules in rules(),
@@ -442,5 +462,32 @@ proptest! {
         let limits = Limits { bucket_bits, ..tiny() };
         prop_assert_eq!(&on_disk(&rules, &files, &excluded, limits), &expected);
         prop_assert_eq!(&on_disk(&rules, &files, &excluded, Limits::default()), &expected);
+    }
+
+    #[test]
+    fn a_file_of_a_selection_that_was_changed_is_never_read_as_another(
+        rules in rules(),
+        sketches in sketches(),
+        (at, bit) in (any::<prop::sample::Index>(), 0u32..8),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(selection) = selected(&rules, &sketches, folder.path()) else { return Ok(()) };
+        for (number, _) in (0..).zip(&selection.summary.times).filter(|(_, times)| **times > 0) {
+            let path = Selection::partition_path(folder.path(), number);
+            let mut bytes = std::fs::read(&path).unwrap();
+            let whole = bytes.clone();
+            bytes[at.index(whole.len())] ^= 1 << bit;
+            crate::shard::write_atomic(&path, &bytes).unwrap();
+            prop_assert!(is_damaged(&selection.partition(number)));
+            crate::shard::write_atomic(&path, &whole[..at.index(whole.len())]).unwrap();
+            prop_assert!(is_damaged(&selection.partition(number)));
+        }
+        let path = Selection::overlong_path(folder.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        crate::shard::write_atomic(&path, &bytes).unwrap();
+        let read = selection.overlong().and_then(|rows| rows.collect::<Result<Vec<_>, _>>());
+        prop_assert!(is_damaged(&read));
     }
 }
