@@ -348,6 +348,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn each_selected_sample_stands_in_the_packs_as_often_as_its_row_is_taken(
             mut rules in rules(), sketches in sketches(), more in 0u32..30,

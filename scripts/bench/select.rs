@@ -35,7 +35,7 @@ use potable::run::rows::partition_of;
 use potable::run::select::{
     Keys, Limits, Metadata, Rules, Selecting, Selection, SourceRules, select as run_select,
 };
-use potable::run::staged::{ChunkLedger, SampleMeta, Staged, VisitSamples};
+use potable::run::staged::{ChunkLedger, SampleMeta, Staged, VisitBands, VisitSamples};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
@@ -172,6 +172,7 @@ fn rules(folder: &Path) -> Rules {
         partitions,
         seed: 0,
         exact: Exact::Conversation,
+        near: false,
         validation_ppm: 5_000,
         pack: PackConfig {
             lengths: vec![8192],
@@ -205,6 +206,14 @@ impl Metadata for Consumed {
         self.0.each(visit)?;
         std::fs::remove_file(&self.0.path).unwrap();
         Ok(())
+    }
+
+    fn next_row(&self) -> u64 {
+        self.0.next_row()
+    }
+
+    fn each_bands(&self, visit: &mut VisitBands) -> Result<(), RunError> {
+        self.0.each_bands(visit)
     }
 }
 
