@@ -14,6 +14,7 @@ pub(crate) fn apostrophes(bytes: &[u8], at: usize) -> usize {
 
 /// Where the fast path has to stop that begins at `at`: at the first special byte, or at the start
 /// of the ASCII word that touches it.
+#[inline(always)]
 pub(crate) fn stop(bytes: &[u8], masks: &[Masks], at: usize) -> usize {
     let special = next_special(masks, at).min(bytes.len());
     if special == bytes.len() {
@@ -42,6 +43,7 @@ pub(crate) fn stop(bytes: &[u8], masks: &[Masks], at: usize) -> usize {
 }
 
 /// The first special byte from `at` on; behind the end if there is none.
+#[inline(always)]
 fn next_special(masks: &[Masks], at: usize) -> usize {
     let mut block = at / BLOCK;
     let mut bits = masks.get(block).map_or(0, |masks| masks.specials & (u64::MAX << (at % BLOCK)));
@@ -56,11 +58,12 @@ fn next_special(masks: &[Masks], at: usize) -> usize {
 }
 
 /// Hands the words in `range` to `sink`, which holds no special byte and cuts no word.
+#[inline(always)]
 pub(crate) fn words(bytes: &[u8], masks: &[Masks], range: Range<usize>, sink: &mut impl Sink) {
     if range.is_empty() {
         return;
     }
-    let (mut letter, mut digit, mut joins) = (0, 0, 0);
+    let (mut letter, mut digit) = (0, 0);
     let mut open = None;
     for block in range.start / BLOCK..=(range.end - 1) / BLOCK {
         let base = block * BLOCK;
@@ -76,30 +79,45 @@ pub(crate) fn words(bytes: &[u8], masks: &[Masks], range: Range<usize>, sink: &m
         let (after_letter, after_digit) = (letters << 1 | letter, digits << 1 | digit);
         let mut starts = letters & !after_letter | digits & !after_digit;
         let mut ends = !letters & after_letter | !digits & after_digit;
-        joins |= here.joins;
-        while ends != 0 {
-            let end = base + ends.trailing_zeros() as usize;
-            ends &= ends - 1;
-            let start = open.take().unwrap_or_else(|| {
-                let start = base + starts.trailing_zeros() as usize;
-                starts &= starts.wrapping_sub(1);
-                start
-            });
-            let inside = if start < base { joins } else { here.joins & between(start - base, end - base) };
-            if inside == 0 {
-                word(bytes, start..end, sink);
-            } else {
-                joined(bytes, start..end, sink);
-            }
-        }
-        if starts != 0 {
-            open = Some(base + starts.trailing_zeros() as usize);
-        }
-        joins = if open.is_some() { here.joins } else { 0 };
         (letter, digit) = (letters >> 63, digits >> 63);
+        if let Some(start) = open {
+            if ends == 0 {
+                continue;
+            }
+            joined(bytes, start..base + ends.trailing_zeros() as usize, sink);
+            ends &= ends - 1;
+        }
+        open = None;
+        if letter | digit != 0 && starts != 0 {
+            let last = 63 - starts.leading_zeros() as usize;
+            open = Some(base + last);
+            starts &= !(1 << last);
+        }
+        if here.joins == 0 {
+            sink.plain(bytes, base, (starts, ends));
+        } else {
+            each(base, (starts, ends), |span| {
+                if here.joins & between(span.start - base, span.end - base) == 0 {
+                    word(bytes, span, sink);
+                } else {
+                    joined(bytes, span, sink);
+                }
+            });
+        }
     }
     if let Some(start) = open {
         joined(bytes, start..range.end, sink);
+    }
+}
+
+/// Calls `take` for each word of a block: as many words begin in it as end, one after the other.
+#[inline(always)]
+pub(crate) fn each(base: usize, (mut starts, mut ends): (u64, u64), mut take: impl FnMut(Range<usize>)) {
+    while ends != 0 {
+        let start = base + starts.trailing_zeros() as usize;
+        take(start..base + ends.trailing_zeros() as usize);
+        starts &= starts.wrapping_sub(1);
+        ends &= ends - 1;
     }
 }
 
@@ -109,37 +127,45 @@ fn between(start: usize, end: usize) -> u64 {
     u64::MAX << (start % BLOCK) & u64::MAX >> ((BLOCK - end) % BLOCK)
 }
 
-/// All bits of the first bytes of a number, by how many.
-const KEEP: [u128; SHORT + 1] = {
-    let mut keep = [0; SHORT + 1];
+/// All bits of the first bytes of two numbers of eight bytes, by how many.
+const KEEP: [[u64; 2]; SHORT + 1] = {
+    let mut keep = [[0; 2]; SHORT + 1];
     let mut length = 1;
     while length <= SHORT {
-        keep[length] = u128::MAX >> (8 * (SHORT - length));
+        let all = u128::MAX >> (8 * (SHORT - length));
+        keep[length] = [all as u64, (all >> 64) as u64];
         length += 1;
     }
     keep
 };
 
 /// Sets the bit that tells a small ASCII letter from a capital; digits have it already.
-const SMALL: u128 = u128::from_le_bytes([0x20; SHORT]);
+const SMALL: u64 = u64::from_le_bytes([0x20; 8]);
+
+/// A word without apostrophes as two numbers, its first byte lowest; `None` if it is longer, or too
+/// close to the end of the text to be read in one piece.
+#[inline(always)]
+pub(crate) fn small(bytes: &[u8], span: &Range<usize>) -> Option<[u64; 2]> {
+    let keep = KEEP.get(span.end - span.start)?;
+    let sixteen = u128::from_le_bytes(*bytes.get(span.start..)?.first_chunk()?);
+    Some([(sixteen as u64 | SMALL) & keep[0], ((sixteen >> 64) as u64 | SMALL) & keep[1]])
+}
 
 /// A word without apostrophes.
 #[inline(always)]
-fn word(bytes: &[u8], span: Range<usize>, sink: &mut impl Sink) {
-    let length = span.end - span.start;
-    let sixteen = bytes.get(span.start..).and_then(|rest| rest.first_chunk());
-    match (KEEP.get(length), sixteen) {
-        (Some(keep), Some(&sixteen)) => {
-            let word = (u128::from_le_bytes(sixteen) | SMALL) & keep;
-            sink.short(word, (span.start, span.end), (length, flags(sixteen[0], length)));
+pub(crate) fn word(bytes: &[u8], span: Range<usize>, sink: &mut impl Sink) {
+    match small(bytes, &span) {
+        Some(word) => {
+            let length = span.end - span.start;
+            sink.short(word, (span.start, span.end), (length, flags(word[0] as u8, length)));
         }
-        _ => joined(bytes, span, sink),
+        None => joined(bytes, span, sink),
     }
 }
 
 /// Any word, without the apostrophes in it.
 #[inline(never)]
-fn joined(bytes: &[u8], span: Range<usize>, sink: &mut impl Sink) {
+pub(crate) fn joined(bytes: &[u8], span: Range<usize>, sink: &mut impl Sink) {
     let word = bytes.get(span.clone()).unwrap_or_default();
     let first = word.first().copied().unwrap_or(0);
     let small = word.iter().filter(|&&byte| byte != b'\'').map(|byte| byte | 0x20);

@@ -25,8 +25,8 @@ use crate::benchmark::BenchmarkMeta;
 ///
 /// Version 2 hashes words with [`crate::text::hash_word`] and grams with one mixing step less than
 /// version 1, and adds what near copies are found by. Version 3 says why an item is not protected, and by
-/// which definition items were read.
-pub const FORMAT_VERSION: u32 = 3;
+/// which definition items were read. Version 4 makes the keys of runs of four words without a multiplication.
+pub const FORMAT_VERSION: u32 = 4;
 
 /// What a blocklist says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -479,19 +479,19 @@ fn prefilter(groups: &[&[u64]]) -> Vec<u64> {
     let words = (keys * 12).div_ceil(64).next_power_of_two().min(MOST_PREFILTER_WORDS);
     let mut filter = vec![0u64; words];
     for &key in groups.iter().copied().flatten() {
-        let (word, bits) = prefilter_place(key, words);
-        if let Some(word) = filter.get_mut(word) {
-            *word |= bits;
+        let bit = |shift: u32| 1u64 << (key >> shift & 63);
+        if let Some(word) = filter.get_mut(prefilter_word(key, words)) {
+            *word |= bit(0) | bit(6) | bit(12) | bit(18);
         }
     }
     filter
 }
 
-/// The word of a prefilter of `words` words (a power of two) in which `key` is, and its bits.
-#[inline]
-pub(crate) fn prefilter_place(key: u64, words: usize) -> (usize, u64) {
-    let bit = |shift: u32| 1u64 << ((key >> shift) & 63);
-    ((key >> 24) as usize & (words.wrapping_sub(1)), bit(0) | bit(6) | bit(12) | bit(18))
+/// The word of a prefilter of `words` words (a power of two) in which `key` is; the lowest 24 bits of the
+/// key say which of its bits are.
+#[inline(always)]
+pub(crate) fn prefilter_word(key: u64, words: usize) -> usize {
+    (key >> 24) as usize & (words.wrapping_sub(1))
 }
 
 fn two(a: u32, b: u32) -> [u8; 8] {

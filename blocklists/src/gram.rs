@@ -10,12 +10,12 @@ const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Words by which a whole item is found, its first four, and of a seed of a near copy.
 pub(crate) const HEAD: usize = 4;
 
-/// The key of a run of [`HEAD`] words.
+/// The key of a run of [`HEAD`] words. One is made for every word of a corpus, so it does without a
+/// multiplication: word hashes are random already, and turned by different amounts they keep their order.
 #[inline(always)]
 pub(crate) fn quad(words: &[u64; HEAD]) -> u64 {
-    const SQUARE: u64 = BASE.wrapping_mul(BASE);
-    let pair = |a: u64, b: u64| a.wrapping_mul(BASE).wrapping_add(b);
-    mix(pair(words[0], words[1]).wrapping_mul(SQUARE).wrapping_add(pair(words[2], words[3])))
+    let pair = |a: u64, b: u64| a ^ b.rotate_left(17);
+    pair(words[0], words[1]) ^ pair(words[2], words[3]).rotate_left(34)
 }
 
 /// The hash of the last `n` words pushed.

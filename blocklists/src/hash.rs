@@ -13,7 +13,8 @@ pub fn hash_word(word: &[u8]) -> u64 {
     if word.len() > SHORT {
         return xxh3_64(word);
     }
-    hash_short(number(word), word.len())
+    let number = number(word);
+    hash_short([number as u64, (number >> 64) as u64], word.len())
 }
 
 /// A word of at most 16 bytes as a number, its first byte lowest, read in pieces that overlap.
@@ -32,11 +33,11 @@ fn number(word: &[u8]) -> u128 {
     byte(0) | byte(1) | byte(2)
 }
 
-/// The same for a word of at most 16 bytes as a number, its first byte lowest. The 128-bit product
+/// The same for a word of at most 16 bytes as two numbers, its first byte lowest. The 128-bit product
 /// is folded, so that every bit of the word reaches every bit of the hash.
 #[inline(always)]
-pub(crate) fn hash_short(word: u128, length: usize) -> u64 {
-    let (low, high) = (word as u64 ^ LOW, (word >> 64) as u64 ^ HIGH ^ length as u64);
+pub(crate) fn hash_short(word: [u64; 2], length: usize) -> u64 {
+    let (low, high) = (word[0] ^ LOW, word[1] ^ HIGH ^ length as u64);
     let product = u128::from(low) * u128::from(high);
     let folded = product as u64 ^ (product >> 64) as u64;
     // a second, plain step: the top byte alone is used for sketches

@@ -11,6 +11,7 @@ use memmap2::Mmap;
 use potable_manifests::Digest;
 
 use crate::format::{self, BlocklistError, Header, NearRow, Record, TextRow};
+use crate::gram;
 use crate::text::NORMALISER;
 
 /// A verified blocklist. Cheap to load: the file is mapped, and threads and processes share it.
@@ -69,6 +70,13 @@ impl Blocklist {
             Ok(map) => Self::verified(Bytes::Mapped(map), name),
             Err(source) => Err(BlocklistError::Read { blocklist: name, source }),
         }
+    }
+
+    /// Whether the file at `path` begins as a blocklist does.
+    pub fn is_one(path: &Path) -> bool {
+        let mut magic = [0; format::MAGIC.len()];
+        let read = File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut magic));
+        read.is_ok() && magic == *format::MAGIC
     }
 
     /// A blocklist from the bytes of a blocklist file.
@@ -280,15 +288,23 @@ impl Filter<'_> {
     /// False for nearly all keys that it was not made of, true for all others.
     #[inline(always)]
     pub(crate) fn may_hold(&self, key: u64) -> bool {
-        let (word, bits) = format::prefilter_place(key, self.words.len());
-        self.words.get(word).is_some_and(|&word| u64::from_le_bytes(word) & bits == bits)
+        let Some(&word) = self.words.get(format::prefilter_word(key, self.words.len())) else { return false };
+        let word = u64::from_le_bytes(word);
+        let bit = |shift: u32| word >> (key >> shift & 63) & 1;
+        // two bits tell most of them
+        bit(0) & bit(6) != 0 && bit(12) & bit(18) != 0
+    }
+
+    /// Adds to `found` the places of the runs of four words that the filter may hold.
+    #[inline(always)]
+    pub(crate) fn runs(&self, hashes: &[u64], found: &mut Vec<u32>) {
+        self.places(hashes.array_windows().map(gram::quad), found);
     }
 
     /// Asks for the cache line that `key` is in.
     #[inline(always)]
     fn prefetch(&self, key: u64) {
-        let (word, _) = format::prefilter_place(key, self.words.len());
-        if let Some(word) = self.words.get(word) {
+        if let Some(word) = self.words.get(format::prefilter_word(key, self.words.len())) {
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code, reason = "there is no safe way to ask for a cache line")]
             // SAFETY: a prefetch reads nothing, and SSE is part of every x86-64 processor.
@@ -303,7 +319,7 @@ impl Filter<'_> {
 
     /// Adds to `found` the numbers of the `keys` that the filter may hold. Keys are made many at a
     /// time and then looked up, so that the processor waits for many cache lines at once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn places(&self, mut keys: impl Iterator<Item = u64>, found: &mut Vec<u32>) {
         let mut some = [0; 128];
         let mut before = 0;

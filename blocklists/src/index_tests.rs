@@ -147,7 +147,7 @@ fn sample() -> Blocklist {
     builder.build().expect("built")
 }
 
-const COMPAT: &[u8] = include_bytes!("../compat/format-3.blk");
+const COMPAT: &[u8] = include_bytes!("../compat/format-4.blk");
 
 #[test]
 fn reads_a_file_of_this_format_version_that_was_written_before() {
@@ -188,7 +188,7 @@ fn writes_the_same_bytes_as_before_for_the_same_items() {
 #[test]
 fn refuses_version_1_and_names_both() {
     let error = broken(|bytes| bytes[8..12].copy_from_slice(&[1, 0, 0, 0]), Sealed::Yes);
-    assert_eq!(error, "blocklist: has format version `1`, this potable reads version `3`");
+    assert_eq!(error, "blocklist: has format version `1`, this potable reads version `4`");
 }
 
 #[test]

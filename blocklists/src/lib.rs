@@ -11,6 +11,8 @@ pub mod benchmark;
 pub mod build;
 mod canary;
 mod cover;
+#[cfg(target_arch = "x86_64")]
+mod cpu;
 mod extend;
 mod family;
 mod fold;

@@ -386,11 +386,12 @@ impl Gram {
 impl Whole {
     /// The key under which a text stands in the table of this way of matching.
     fn key(self, hashes: &[u64], around: &Surroundings) -> u64 {
-        let words = match self {
-            Self::Anywhere => hashes.get(..HEAD).unwrap_or_default(),
-            Self::Message => hashes.get(around.strip(hashes)).unwrap_or_default(),
-        };
-        gram::key_of(words.iter().copied())
+        match self {
+            Self::Anywhere => hashes.first_chunk().map_or(0, gram::quad),
+            Self::Message => {
+                gram::key_of(hashes.get(around.strip(hashes)).unwrap_or_default().iter().copied())
+            }
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use crate::cover::{Cover, Covered};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu;
 use crate::format::{CANARY_TEXT, NearRow, Record, WEAK_TEXT, sketch_of};
 use crate::gram::{self, HEAD};
 use crate::index::{
@@ -177,6 +179,7 @@ impl<'b> Scanner<'b> {
             self.scanner.hashes(part.text, &mut self.hashes);
             self.matches.clear();
             self.find_grams();
+            self.list_runs();
             self.find_runs();
             if part.whole_prompt {
                 self.compare_message();
@@ -225,11 +228,25 @@ impl<'b> Scanner<'b> {
         }
     }
 
+    /// The places of runs of four words that a benchmark may hold.
+    fn list_runs(&mut self) {
+        let Self { index, hashes, places, .. } = self;
+        places.clear();
+        #[cfg(target_arch = "x86_64")]
+        if cpu::is_v3() {
+            #[expect(unsafe_code, reason = "the newer instructions are asked for by a function of its own")]
+            // SAFETY: the processor has all that the function needs.
+            unsafe {
+                runs_v3(&index.quad_filter, hashes, places);
+            }
+            return;
+        }
+        index.quad_filter.runs(hashes, places);
+    }
+
     /// Looks for the runs of four words that short items and near copies are found by.
     fn find_runs(&mut self) {
-        self.places.clear();
         self.seeds.clear();
-        self.index.quad_filter.places(self.hashes.array_windows().map(gram::quad), &mut self.places);
         for &start in &self.places {
             let at = start as usize;
             let Some(words) = self.hashes.get(at..).and_then(|rest| rest.first_chunk()) else { continue };
@@ -363,6 +380,13 @@ impl Index<'_> {
             matches.push(Match { item, text, start, position, words, rule: Rule::NGram, action });
         }
     }
+}
+
+/// The same code, compiled for processors with more instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn runs_v3(filter: &Filter<'_>, hashes: &[u64], places: &mut Vec<u32>) {
+    filter.runs(hashes, places);
 }
 
 /// Takes the seeds from `rest` that stand within twice the words of their item.

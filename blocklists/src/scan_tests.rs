@@ -475,11 +475,11 @@ proptest! {
                 grams.push((start as u32, record.text, record.position));
             }
         });
-        gram::each(&hashes, HEAD, |start, key| {
-            for record in list.table(SEEDS).find(key).into_iter().flat_map(Found::records) {
+        for (start, run) in hashes.array_windows().enumerate() {
+            for record in list.table(SEEDS).find(gram::quad(run)).into_iter().flat_map(Found::records) {
                 seeds.push(Seed { near: record.text, start: start as u32, position: record.position });
             }
-        });
+        }
         let ngrams = scanner.matches.iter().filter(|m| m.rule == Rule::NGram);
         let mut found: Vec<_> = ngrams.map(|m| (m.start, m.text, m.position)).collect();
         found.sort_unstable();

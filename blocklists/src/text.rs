@@ -12,9 +12,13 @@
 //! The rules are fixed: a change of any word needs a new [`NORMALISER`], because a blocklist built
 //! with another version would silently match nothing.
 
+use std::ops::Range;
+
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
+#[cfg(target_arch = "x86_64")]
+use crate::cpu;
 use crate::hash::hash_short;
 pub use crate::hash::hash_word;
 use crate::masks::{self, Masks};
@@ -77,9 +81,26 @@ impl Words {
     /// Replaces the content of `out` by the hashes of the words of `text`, in order.
     pub fn hashes(&mut self, text: &str, out: &mut Vec<u64>) {
         out.clear();
+        #[cfg(target_arch = "x86_64")]
+        if cpu::is_v3() {
+            #[expect(unsafe_code, reason = "the newer instructions are asked for by a function of its own")]
+            // SAFETY: the processor has all that the function needs.
+            unsafe {
+                self.hashes_v3(text, out);
+            }
+            return;
+        }
         self.run(text, Path::Fast, out);
     }
 
+    /// The same code, compiled for processors with more instructions.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn hashes_v3(&mut self, text: &str, out: &mut Vec<u64>) {
+        self.run(text, Path::Fast, out);
+    }
+
+    #[inline(always)]
     fn run(&mut self, text: &str, path: Path, sink: &mut impl Sink) {
         let bytes = text.as_bytes();
         let mut masks = std::mem::take(&mut self.masks);
@@ -283,11 +304,21 @@ pub fn words_of(text: &str) -> Vec<String> {
 pub(crate) trait Sink {
     fn word(&mut self, word: &[u8], span: (usize, usize), flags: u8);
 
-    /// A word of at most 16 bytes as a number, its first byte lowest.
+    /// A word of at most 16 bytes as two numbers, its first byte lowest.
     #[inline(always)]
-    fn short(&mut self, word: u128, span: (usize, usize), (length, flags): (usize, u8)) {
-        let bytes = word.to_le_bytes();
+    fn short(&mut self, word: [u64; 2], span: (usize, usize), (length, flags): (usize, u8)) {
+        let bytes = (u128::from(word[0]) | u128::from(word[1]) << 64).to_le_bytes();
         self.word(bytes.get(..length).unwrap_or_default(), span, flags);
+    }
+
+    /// The ASCII words of a block of text that begins at `base`, given by the bits of their first bytes
+    /// and of the bytes behind their last; none holds an apostrophe.
+    #[inline(always)]
+    fn plain(&mut self, bytes: &[u8], base: usize, bits: (u64, u64))
+    where
+        Self: Sized,
+    {
+        ascii::each(base, bits, |span| ascii::word(bytes, span, self));
     }
 }
 
@@ -304,9 +335,33 @@ impl Sink for Vec<u64> {
     }
 
     #[inline(always)]
-    fn short(&mut self, word: u128, _span: (usize, usize), (length, _flags): (usize, u8)) {
+    fn short(&mut self, word: [u64; 2], _span: (usize, usize), (length, _flags): (usize, u8)) {
         self.push(hash_short(word, length));
     }
+
+    /// Room is made for all words at once, so that the loop has nothing to keep but hashes.
+    #[inline(always)]
+    fn plain(&mut self, bytes: &[u8], base: usize, (mut starts, mut ends): (u64, u64)) {
+        let before = self.len();
+        self.resize(before + ends.count_ones() as usize, 0);
+        for hash in self.iter_mut().skip(before) {
+            let span = base + starts.trailing_zeros() as usize..base + ends.trailing_zeros() as usize;
+            starts &= starts.wrapping_sub(1);
+            ends &= ends.wrapping_sub(1);
+            *hash = match ascii::small(bytes, &span) {
+                Some(word) => hash_short(word, span.end - span.start),
+                None => long_hash(bytes, span),
+            };
+        }
+    }
+}
+
+/// The hash of an ASCII word that is long, or at the end of a text.
+#[inline(never)]
+fn long_hash(bytes: &[u8], span: Range<usize>) -> u64 {
+    let mut one = Vec::<u64>::new();
+    ascii::joined(bytes, span, &mut one);
+    one.first().copied().unwrap_or_default()
 }
 
 impl Sink for Vec<String> {

@@ -102,6 +102,7 @@ const USUAL: &[&str] = &[
     include_str!("suffix.rs"),
     "已知 $AB$ 是半径为 $2$ 的圆，求x的值。「日本語のテキスト」ガ、カ\u{3099}ｶﾞ！ 2023年12月，第3章…",
     "Für die Größe “Straße” – l’été, naïve cafés; Ärger's Übung2, ÿ×÷ß §5·3 «où»\u{a0}à",
+    "it’s ‘so’ d’été’s l’’a 5’3 求’s Ä’b a’求 rock’n’roll’ x’\\alpha y’&amp;z’1 ガ\\-\u{3099} 中&#x301; \\beta’s é’ ‘’ o’\u{301}k \u{201b}a 求‘’丷䷀“中”—文…",
     "don't 'quote' rock'n'roll 5'3 x'5 \\alpha'x \\n'y \\frac12 a&lt;b&amp;c e\u{301}x 〖→□",
 ];
 

@@ -19,14 +19,22 @@ pub(crate) fn stretch(bytes: &[u8], mut at: usize, sink: &mut impl Sink) -> Read
     loop {
         match bytes.get(at) {
             None => return Read::Whole(at),
-            Some(0xE2..=0xEF) => match wide(bytes, at) {
-                Some(Wide::Word(character)) => {
-                    sink.short(character, (at, at + 3), (3, Word::IS_CJK));
-                    at += 3;
+            Some(0xE2..=0xEF) => {
+                at = ideographs(bytes, at, sink);
+                if !matches!(bytes.get(at), Some(0xE2..=0xEF)) {
+                    continue;
                 }
-                Some(Wide::Separator) => at += 3,
-                None => return Read::Part(at),
-            },
+                match wide(bytes, at) {
+                    Some(Wide::Word(character)) => {
+                        sink.short([character, 0], (at, at + 3), (3, Word::IS_CJK));
+                        at += 3;
+                    }
+                    Some(Wide::Separator) => at += 3,
+                    // no letter is before it
+                    None if apostrophe(bytes, at) && stands_alone(bytes, at + 3) => at += 3,
+                    None => return Read::Part(at),
+                }
+            }
             Some(0xC2) => match bytes.get(at + 1) {
                 // no-break space, section sign, guillemets, plus-minus, middle dot
                 Some(0xA0 | 0xA7 | 0xAB | 0xB1 | 0xB7 | 0xBB) if stands_alone(bytes, at + 2) => at += 2,
@@ -46,6 +54,29 @@ pub(crate) fn stretch(bytes: &[u8], mut at: usize, sink: &mut impl Sink) -> Read
     }
 }
 
+/// Reads ideographs as long as others, or ASCII, come behind them.
+#[inline(always)]
+fn ideographs(bytes: &[u8], mut at: usize, sink: &mut impl Sink) -> usize {
+    while let Some(&[one @ 0xE4..=0xE9, two, three, next]) =
+        bytes.get(at..).and_then(|rest| rest.first_chunk())
+    {
+        // U+4DC0 to U+4DFF are hexagrams
+        if (one, two) == (0xE4, 0xB7) || !(is_plain(next) || (0xE4..=0xE9).contains(&next)) {
+            break;
+        }
+        let character = u64::from(u32::from_le_bytes([one, two, three, 0]));
+        sink.short([character, 0], (at, at + 3), (3, Word::IS_CJK));
+        at += 3;
+    }
+    at
+}
+
+/// Whether a curly apostrophe, U+2018 or U+2019, is at `at`.
+#[inline(always)]
+fn apostrophe(bytes: &[u8], at: usize) -> bool {
+    matches!(bytes.get(at..at + 3), Some([0xE2, 0x80, 0x98 | 0x99]))
+}
+
 /// Whether [`stretch`] takes the character at `at`, whatever is before it.
 #[inline(always)]
 pub(crate) fn takes(bytes: &[u8], at: usize) -> bool {
@@ -53,7 +84,7 @@ pub(crate) fn takes(bytes: &[u8], at: usize) -> bool {
 }
 
 enum Wide {
-    Word(u128),
+    Word(u64),
     Separator,
 }
 
@@ -64,7 +95,7 @@ fn wide(bytes: &[u8], at: usize) -> Option<Wide> {
     let code = u32::from(one & 0x0F) << 12 | u32::from(two & 0x3F) << 6 | u32::from(three & 0x3F);
     let found = match code {
         0x3041..=0x3096 | 0x30A1..=0x30FA | 0x3400..=0x4DBF | 0x4E00..=0x9FFF => {
-            Wide::Word(u128::from(u32::from_le_bytes([one, two, three, 0])))
+            Wide::Word(u64::from(u32::from_le_bytes([one, two, three, 0])))
         }
         // dashes, quotes, an ellipsis; arrows, boxes and other shapes
         0x2013..=0x2016 | 0x201C..=0x201F | 0x2026 | 0x2190..=0x21FF | 0x2500..=0x25FF => Wide::Separator,
@@ -74,6 +105,12 @@ fn wide(bytes: &[u8], at: usize) -> Option<Wide> {
         _ => return None,
     };
     stands_alone(bytes, at + 3).then_some(found)
+}
+
+/// Whether a byte is ASCII and begins no escape: an escape may stand for a mark.
+#[inline(always)]
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii() && byte != b'\\' && byte != b'&'
 }
 
 /// Whether the character at `at` cannot be composed with the one before it.
@@ -90,7 +127,12 @@ fn stands_alone(bytes: &[u8], at: usize) -> bool {
         },
         // full-width punctuation, digits and letters
         Some(0xEF) => bytes.get(at + 1) == Some(&0xBC),
-        Some(&byte) => byte.is_ascii() || (0xE4..=0xE9).contains(&byte),
+        // dashes, quotes, bullets, an ellipsis; arrows, boxes and other shapes
+        Some(0xE2) => {
+            matches!((bytes.get(at + 1), bytes.get(at + 2)), (Some(0x80), Some(0x90..=0xA7)))
+                || matches!(bytes.get(at + 1), Some(0x86 | 0x87 | 0x94..=0x97))
+        }
+        Some(&byte) => is_plain(byte) || (0xE4..=0xE9).contains(&byte),
     }
 }
 
@@ -104,6 +146,10 @@ fn ends_word(byte: Option<&u8>) -> bool {
     }
 }
 
+fn halves(word: u128) -> [u64; 2] {
+    [word as u64, (word >> 64) as u64]
+}
+
 /// Reads a run of at most 16 digits if nothing behind it can belong to it.
 fn number(bytes: &[u8], start: usize, sink: &mut impl Sink) -> Option<usize> {
     let (mut word, mut length) = (0u128, 0);
@@ -114,7 +160,7 @@ fn number(bytes: &[u8], start: usize, sink: &mut impl Sink) -> Option<usize> {
                 length += 1;
             }
             byte if ends_word(byte) && !byte.is_some_and(u8::is_ascii_digit) => {
-                sink.short(word, (start, start + length), (length, Word::IS_DIGIT));
+                sink.short(halves(word), (start, start + length), (length, Word::IS_DIGIT));
                 return Some(start + length);
             }
             _ => return None,
@@ -122,12 +168,19 @@ fn number(bytes: &[u8], start: usize, sink: &mut impl Sink) -> Option<usize> {
     }
 }
 
-/// Reads a word of ASCII letters and letters of the first block behind ASCII, of at most 16 bytes,
-/// if nothing behind it can belong to it.
+/// Reads a word of ASCII letters and letters of the first block behind ASCII, with or without curly
+/// apostrophes, of at most 16 bytes, if nothing behind it can belong to it.
 fn latin(bytes: &[u8], start: usize, sink: &mut impl Sink) -> Option<usize> {
-    let (mut word, mut length, mut letters) = (0u128, 0, 0);
+    let (mut at, mut word, mut length, mut letters) = (start, 0u128, 0, 0);
     loop {
-        let at = start + length;
+        if letters > 0 && apostrophe(bytes, at) {
+            match bytes.get(at + 3) {
+                Some(byte) if byte.is_ascii_alphabetic() => at += 3,
+                Some(b'\'' | b'\\' | b'&' | b'0'..=b'9' | 0x80..) => return None,
+                // the word ends, and there is nothing else to the apostrophe
+                _ => {}
+            }
+        }
         let small = match bytes.get(at) {
             Some(byte) if byte.is_ascii_alphabetic() => u128::from(byte | 0x20),
             Some(0xC3) => {
@@ -139,10 +192,10 @@ fn latin(bytes: &[u8], start: usize, sink: &mut impl Sink) -> Option<usize> {
                 };
                 u128::from(small) << 8 | 0xC3
             }
-            byte if !ends_word(byte) => return None,
+            byte if !ends_word(byte) && !apostrophe(bytes, at) => return None,
             _ => {
                 let flags = if letters > 1 { Word::IS_ALPHA2 } else { 0 };
-                sink.short(word, (start, at), (length, flags));
+                sink.short(halves(word), (start, at), (length, flags));
                 return Some(at);
             }
         };
@@ -152,6 +205,7 @@ fn latin(bytes: &[u8], start: usize, sink: &mut impl Sink) -> Option<usize> {
         }
         word |= small << (8 * length);
         length += size;
+        at += size;
         letters += 1;
     }
 }

@@ -232,22 +232,22 @@ pub enum CheckFormat {
 /// `potable blocklist selftest`.
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Examples:\n  potable blocklist selftest gsm8k.toml rows.jsonl\n  potable blocklist selftest post-training data/*.parquet --copies benchmarks"
+    after_help = "Examples:\n  potable blocklist selftest gsm8k.blk rows.jsonl\n  potable blocklist selftest gsm8k.toml rows.jsonl\n  potable blocklist selftest post-training data/*.parquet --copies benchmarks"
 )]
 pub struct SelftestArgs {
-    /// A known benchmark or suite, a definition file (.toml) or a file of prompts (.jsonl, .txt); a
-    /// blocklist holds no text to put into rows.
+    /// A blocklist with its `.sources` beside it, since it holds no text to put into rows; or a known
+    /// benchmark or suite, a definition file (.toml) or a file of prompts (.jsonl, .txt).
     #[arg(help_heading = "Input")]
-    pub definition: String,
+    pub file: String,
     /// Corpus files with chat rows.
     #[arg(required = true, help_heading = "Input")]
     pub inputs: Vec<String>,
     /// Folder with local copies of the repositories of known benchmarks, as OWNER/NAME.
     #[arg(long, value_name = "DIR", help_heading = "Input")]
     pub copies: Option<PathBuf>,
-    /// Words in a gram.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_NGRAM, help_heading = "Checks")]
-    pub ngram: u64,
+    /// Words in a gram [default: 13; a blocklist has its own].
+    #[arg(long, value_name = "N", help_heading = "Checks")]
+    pub ngram: Option<u64>,
     /// Seed of the rows that are made.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Checks")]
     pub seed: u64,

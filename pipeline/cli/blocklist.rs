@@ -12,10 +12,12 @@ use super::build;
 use super::check;
 use super::display::{grouped, percent};
 use super::output::Output;
-use crate::decontaminate::benchmarks::{self, BenchmarkError, Places};
+use crate::decontaminate::benchmarks::{self, BenchmarkError, LoadedBenchmark, Places};
 use crate::decontaminate::check::{CheckCounts, chat_rows, check_file};
+use crate::decontaminate::disguise::Hope;
 use crate::decontaminate::selftest;
 use crate::recipe::lock::RecipeLock;
+use crate::recipe::resolve::DEFAULT_NGRAM;
 use crate::run::RunError;
 use crate::run::pull::supply_benchmarks;
 use crate::shard::items::write_items;
@@ -67,11 +69,7 @@ fn inspect(args: &InspectArgs, output: &Output) -> Result<Answer> {
 const HOSTS: usize = 2000;
 
 fn selftest(args: &SelftestArgs, output: &Output) -> Result<Answer> {
-    let names = std::slice::from_ref(&args.definition);
-    let places = Places { base: Path::new(""), copies: args.copies.as_deref(), supply: None };
-    let supply = supply_benchmarks(names, places, &RecipeLock::default())?;
-    let loaded = benchmarks::load(names, Places { supply: Some(&supply), ..places })?;
-    let blocklist = benchmarks::build(&loaded, args.ngram)?;
+    let (blocklist, loaded) = tested(args)?;
     let files = files::find("selftest", &args.inputs, Path::new(""), None)?;
     let mut hosts = Vec::new();
     let mut base = CheckCounts::default();
@@ -84,17 +82,20 @@ fn selftest(args: &SelftestArgs, output: &Output) -> Result<Answer> {
     if hosts.is_empty() {
         return Err(RunError::NoRows { source_name: "selftest".to_owned(), files: files.len() }.into());
     }
-    let items: Vec<Item> = loaded.into_iter().flat_map(|benchmark| benchmark.items).collect();
+    let items: Vec<Item> = loaded.iter().flat_map(|benchmark| benchmark.items.iter().cloned()).collect();
+    let mut kinds = selftest::selftest(&blocklist, &items, &hosts, args.seed);
+    kinds.push(selftest::other_items(&loaded, u64::from(blocklist.header().ngram), &hosts, args.seed)?);
     let mut lines = vec![format!("{:<22} {:>6} {:>8} {:>11}", "kind", "rows", "found", "right item")];
-    for kind in selftest::selftest(&blocklist, &items, &hosts, args.seed) {
-        let mark = if kind.near { " (near)" } else { "" };
-        lines.push(format!(
-            "{:<22} {:>6} {:>8} {:>11}{mark}",
-            kind.name,
-            grouped(kind.rows),
-            percent(ppm(kind.found, kind.rows)),
-            percent(ppm(kind.named, kind.found)),
-        ));
+    for kind in kinds {
+        let named =
+            if kind.hope == Hope::Never { String::new() } else { percent(ppm(kind.named, kind.found)) };
+        let mark = match kind.hope {
+            Hope::Found => "",
+            Hope::Mostly => " (near)",
+            Hope::Never => " (false alarms)",
+        };
+        let (rows, found) = (grouped(kind.rows), percent(ppm(kind.found, kind.rows)));
+        lines.push(format!("{:<22} {rows:>6} {found:>8} {named:>11}{mark}", kind.name));
     }
     output.data(&lines.join("\n"))?;
     output.note(&format!(
@@ -103,6 +104,23 @@ fn selftest(args: &SelftestArgs, output: &Output) -> Result<Answer> {
         grouped(base.dropped)
     ));
     Ok(Answer::Yes)
+}
+
+/// A blocklist and its benchmarks: that of a file, or one that is built of definitions.
+fn tested(args: &SelftestArgs) -> Result<(Blocklist, Vec<LoadedBenchmark>)> {
+    let path = Path::new(&args.file);
+    if Blocklist::is_one(path) {
+        let (blocklist, loaded) = build::load_with_items(path)?;
+        if let Some(ngram) = args.ngram {
+            blocklist.require(u32::try_from(ngram).unwrap_or(u32::MAX))?;
+        }
+        return Ok((blocklist, loaded));
+    }
+    let names = std::slice::from_ref(&args.file);
+    let places = Places { base: Path::new(""), copies: args.copies.as_deref(), supply: None };
+    let supply = supply_benchmarks(names, places, &RecipeLock::default())?;
+    let loaded = benchmarks::load(names, Places { supply: Some(&supply), ..places })?;
+    Ok((benchmarks::build(&loaded, args.ngram.unwrap_or(DEFAULT_NGRAM))?, loaded))
 }
 
 fn list(output: &Output) -> Result<Answer> {

@@ -11,7 +11,7 @@ use super::args::{BuildArgs, ExtendArgs};
 use super::blocklist::table;
 use super::display::grouped;
 use super::output::Output;
-use crate::decontaminate::benchmarks::{self, Built, Places};
+use crate::decontaminate::benchmarks::{self, Built, LoadedBenchmark, Places};
 use crate::decontaminate::check::texts_of_file;
 use crate::recipe::lock::{LOCK_VERSION, Pin, RecipeLock};
 use crate::run::RunError;
@@ -49,7 +49,7 @@ pub fn build(args: &BuildArgs, output: &Output) -> Result<Answer> {
         background_least: args.background_least,
         pin: Vec::new(),
     };
-    let blocklist = from_sources(&mut sources)?;
+    let (blocklist, _) = from_sources(&mut sources)?;
     write(&blocklist, &sources, &args.output, output)
 }
 
@@ -60,22 +60,37 @@ pub fn build(args: &BuildArgs, output: &Output) -> Result<Answer> {
 /// definitions, with another n or another sample of clean text than what lies beside it says.
 pub fn extend(args: &ExtendArgs, output: &Output) -> Result<Answer> {
     let old = Blocklist::load(&args.file)?;
-    let beside = beside(&args.file);
-    let text = std::fs::read_to_string(&beside)
-        .map_err(|source| RunError::Read { path: beside.clone(), source })
-        .context("a blocklist holds no text, and what it was built from is not beside it; build it anew")?;
-    let mut sources: Sources = toml::from_str(&text).with_context(|| format!("{}", beside.display()))?;
+    let mut sources = read_sources(&args.file)?;
     for name in &args.definitions {
         if !sources.definitions.contains(name) {
             sources.definitions.push(name.clone());
         }
     }
-    let new = from_sources(&mut sources)?;
+    let (new, _) = from_sources(&mut sources)?;
     new.check_extends(&old)?;
     write(&new, &sources, &args.file, output)
 }
 
-fn from_sources(sources: &mut Sources) -> Result<Blocklist> {
+/// A blocklist, and the benchmarks that it was built from, read again.
+///
+/// # Errors
+/// As [`extend`].
+pub(super) fn load_with_items(path: &Path) -> Result<(Blocklist, Vec<LoadedBenchmark>)> {
+    let blocklist = Blocklist::load(path)?;
+    let (again, loaded) = from_sources(&mut read_sources(path)?)?;
+    again.check_extends(&blocklist)?;
+    Ok((blocklist, loaded))
+}
+
+fn read_sources(path: &Path) -> Result<Sources> {
+    let beside = beside(path);
+    let text = std::fs::read_to_string(&beside)
+        .map_err(|source| RunError::Read { path: beside.clone(), source })
+        .context("a blocklist holds no text, and what it was built from is not beside it; build it anew")?;
+    toml::from_str(&text).with_context(|| format!("{}", beside.display()))
+}
+
+fn from_sources(sources: &mut Sources) -> Result<(Blocklist, Vec<LoadedBenchmark>)> {
     let places = Places { base: Path::new(""), copies: sources.copies.as_deref(), supply: None };
     let old = RecipeLock { version: LOCK_VERSION, pin: std::mem::take(&mut sources.pin) };
     let supply = supply_benchmarks(&sources.definitions, places, &old)?;
@@ -87,7 +102,7 @@ fn from_sources(sources: &mut Sources) -> Result<Blocklist> {
         texts.extend(texts_of_file(&file)?);
     }
     let built = Built { ngram: sources.ngram, background: texts, least: sources.background_least };
-    Ok(benchmarks::build_with(&loaded, built)?)
+    Ok((benchmarks::build_with(&loaded, built)?, loaded))
 }
 
 fn write(blocklist: &Blocklist, sources: &Sources, path: &Path, output: &Output) -> Result<Answer> {

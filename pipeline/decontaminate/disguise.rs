@@ -5,12 +5,23 @@
 pub struct Disguise {
     /// Name of the kind.
     pub name: &'static str,
-    /// What is hoped for: `exact` kinds should all be found, `near` ones mostly.
-    pub near: bool,
+    /// What is hoped for.
+    pub hope: Hope,
     /// Where in the row the item is put.
     pub place: Place,
     /// Writes the item; `None` where the kind does not apply to it.
     pub write: fn(&str, &mut Dice) -> Option<String>,
+}
+
+/// What is hoped for of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hope {
+    /// All are found.
+    Found,
+    /// Most are found: edited copies.
+    Mostly,
+    /// None is found: a row that is dropped is a false alarm.
+    Never,
 }
 
 /// Where in a row an item is put.
@@ -86,14 +97,22 @@ pub const DISGUISES: &[Disguise] = &[
     near("sentences shuffled", shuffle),
     near("typos", typos),
     near("look-alike letters", look_alikes),
+    Disguise { name: "words in any order", hope: Hope::Never, place: Place::Prompt, write: any_order },
 ];
 
+/// Items that the blocklist does not hold, as they are.
+pub const OTHER_ITEMS: Disguise = Disguise {
+    name: "items not in the list",
+    hope: Hope::Never,
+    ..exact("", Place::Prompt, |text, _| Some(text.to_owned()))
+};
+
 const fn exact(name: &'static str, place: Place, write: fn(&str, &mut Dice) -> Option<String>) -> Disguise {
-    Disguise { name, near: false, place, write }
+    Disguise { name, hope: Hope::Found, place, write }
 }
 
 const fn near(name: &'static str, write: fn(&str, &mut Dice) -> Option<String>) -> Disguise {
-    Disguise { name, near: true, place: Place::Prompt, write }
+    Disguise { name, hope: Hope::Mostly, place: Place::Prompt, write }
 }
 
 fn changed(text: &str, written: String) -> Option<String> {
@@ -165,6 +184,14 @@ fn shuffle(text: &str, dice: &mut Dice) -> Option<String> {
     let turn = 1 + dice.below(sentences.len() - 1);
     sentences.rotate_left(turn);
     Some(sentences.join(" "))
+}
+
+fn any_order(text: &str, dice: &mut Dice) -> Option<String> {
+    let mut words = long(text)?;
+    for at in (1..words.len()).rev() {
+        words.swap(at, dice.below(at + 1));
+    }
+    Some(words.join(" "))
 }
 
 fn typos(text: &str, dice: &mut Dice) -> Option<String> {

@@ -1,10 +1,13 @@
 //! What a blocklist would find in a user's own rows: items of the user's benchmarks are put into them
 //! in every disguise, and the rows checked as a run would check them.
 
-use potable_blocklists::{Action, Blocklist, Item};
+use std::collections::BTreeSet;
+
+use potable_blocklists::{Action, Blocklist, Item, words_of};
 
 use super::Decontaminator;
-use super::disguise::{DISGUISES, Dice, Disguise, Place};
+use super::benchmarks::{self, BenchmarkError, LoadedBenchmark};
+use super::disguise::{DISGUISES, Dice, Disguise, Hope, OTHER_ITEMS, Place};
 use crate::source::adapt::{Adapted, Conversation, Message, Role};
 
 /// Items that one kind is tried on, at most.
@@ -15,8 +18,8 @@ const TRIES: usize = 200;
 pub struct KindResult {
     /// Name of the kind.
     pub name: &'static str,
-    /// Whether it is an edited copy.
-    pub near: bool,
+    /// What is hoped for.
+    pub hope: Hope,
     /// Rows made.
     pub rows: u64,
     /// Rows that were dropped.
@@ -39,6 +42,34 @@ pub fn selftest(blocklist: &Blocklist, items: &[Item], hosts: &[Conversation], s
         .collect()
 }
 
+/// Items that are in no blocklist: every second item of each benchmark makes one, and of the others those
+/// that have not the words of one of them are put into `hosts`. What is dropped is a false alarm.
+///
+/// # Errors
+/// As [`benchmarks::build`].
+pub fn other_items(
+    loaded: &[LoadedBenchmark],
+    ngram: u64,
+    hosts: &[Conversation],
+    seed: u64,
+) -> Result<KindResult, BenchmarkError> {
+    let (mut held, mut others) = (Vec::new(), Vec::new());
+    for benchmark in loaded {
+        let half = |rest: usize| benchmark.items.iter().skip(rest).step_by(2).cloned().collect();
+        held.push(LoadedBenchmark { meta: benchmark.meta.clone(), items: half(0) });
+        others.extend::<Vec<Item>>(half(1));
+    }
+    let kept: BTreeSet<String> = held
+        .iter()
+        .flat_map(|benchmark| &benchmark.items)
+        .map(|item| words_of(&item.stem).join(" "))
+        .collect();
+    others.retain(|item| !kept.contains(&words_of(&item.stem).join(" ")));
+    let blocklist = benchmarks::build(&held, ngram)?;
+    let mut decontaminator = Decontaminator::new(Some(&blocklist), false);
+    Ok(try_kind(&mut decontaminator, &OTHER_ITEMS, &others, hosts, &mut Dice::new(seed ^ u64::MAX)))
+}
+
 fn try_kind(
     decontaminator: &mut Decontaminator,
     kind: &Disguise,
@@ -46,7 +77,7 @@ fn try_kind(
     hosts: &[Conversation],
     dice: &mut Dice,
 ) -> KindResult {
-    let mut result = KindResult { name: kind.name, near: kind.near, rows: 0, found: 0, named: 0 };
+    let mut result = KindResult { name: kind.name, hope: kind.hope, rows: 0, found: 0, named: 0 };
     for _ in 0..items.len().min(TRIES) {
         let Some(item) = items.get(dice.below(items.len())) else { break };
         let Some(host) = hosts.get(dice.below(hosts.len())) else { break };

@@ -7,6 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::cell::Cell;
 use super::error::SourceError;
+use super::json;
 use super::open::SourceFile;
 use super::reader::{Chunk, MAX_CHUNK_ROWS, ReadRequest, RowBatch, RowReader, Sampler};
 
@@ -195,7 +196,8 @@ pub fn decode(line: &[u8], columns: &[String]) -> Result<Vec<Cell>, String> {
 /// # Errors
 /// As [`decode`].
 pub fn decode_all(line: &[u8]) -> Result<(Vec<String>, Vec<Cell>), String> {
-    parse(line, All)
+    let fast = simdutf8::basic::from_utf8(bare(line)).ok().and_then(json::object);
+    fast.map_or_else(|| parse(line, All), Ok)
 }
 
 fn parse<'de, S: DeserializeSeed<'de>>(line: &'de [u8], seed: S) -> Result<S::Value, String> {

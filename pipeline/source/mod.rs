@@ -8,6 +8,7 @@ pub mod error;
 pub mod files;
 pub mod hub;
 pub mod join;
+pub mod json;
 pub mod json_array;
 pub mod jsonl;
 pub mod object;

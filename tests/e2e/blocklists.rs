@@ -409,6 +409,42 @@ fn selftest_finds_exact_copies_wherever_they_stand_and_gives_the_same_table_twic
 }
 
 #[test]
+fn selftest_counts_false_alarms_on_items_that_the_list_does_not_hold() {
+    let case = case();
+    let item = |n: usize, text: &str| json!({"id": n, "question": text}).to_string() + "\n";
+    let other = "A gardener plants 12 rows of 25 tulips and the frost takes every tenth one; how many tulips are left?";
+    let sibling = LONG.replace("14 trays", "19 trays");
+    case.put(
+        "items.jsonl",
+        [LONG, &sibling, other, SHORT].iter().enumerate().map(|(n, text)| item(n, text)).collect::<String>(),
+    );
+    let ran = case.potable(&["blocklist", "selftest", "items.jsonl", "rows.jsonl"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let line = |kind: &str| ran.stdout.lines().find(|line| line.starts_with(&format!("{kind:<22}"))).unwrap();
+    // the first and third item make the list: the second is nearly the first, the fourth is another one
+    assert!(line("items not in the list").contains("false alarms"), "{}", ran.stdout);
+    assert!(!line("items not in the list").contains(" 0.0 %"), "{}", ran.stdout);
+    assert!(line("words in any order").contains(" 0.0 %"), "{}", ran.stdout);
+}
+
+#[test]
+fn selftest_tests_a_blocklist_by_what_it_was_built_from() {
+    let case = built();
+    let args = ["rows.jsonl", "--seed", "3"];
+    let of_file = case.potable(&[&["blocklist", "selftest", "bench.blk"][..], &args].concat());
+    assert_eq!(of_file.code, 0, "{}", of_file.stderr);
+    let of_definition = case.potable(&[&["blocklist", "selftest", "bench.toml"][..], &args].concat());
+    assert_eq!(of_file.stdout, of_definition.stdout);
+    let ran = case.potable(&["blocklist", "selftest", "bench.blk", "rows.jsonl", "--ngram", "8"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("n = 13") && ran.stderr.contains("n = 8"), "{}", ran.stderr);
+    std::fs::remove_file(case.path("bench.blk.sources")).unwrap();
+    let ran = case.potable(&["blocklist", "selftest", "bench.blk", "rows.jsonl"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("holds no text"), "{}", ran.stderr);
+}
+
+#[test]
 fn extend_gives_the_blocklist_that_building_all_at_once_gives() {
     let case = built();
     case.put("more.jsonl", json!({"id": "m", "question": "A gardener plants 12 rows of 25 tulips and the frost takes every tenth one; how many tulips are left?"}).to_string() + "\n");
