@@ -148,6 +148,8 @@ pub fn find(
         Some(at) => pattern.get(..at).and_then(|before| Some(before.rsplit_once('/')?.0)).unwrap_or(pattern),
         None => pattern.trim_end_matches('/'),
     };
+    // Without a bucket the whole of it is what is wrong.
+    let base = if Store::is_address(base) { base } else { pattern };
     if wild.is_none()
         && let Some((parent, name)) = base.rsplit_once('/')
         && parent.matches('/').count() >= 2

@@ -48,6 +48,9 @@ mod manifest_diff;
 mod mixtures;
 /// Near duplicates: which rows go, which stays, and what is said of it.
 mod near;
+/// Sources and blocklists in object stores.
+#[cfg(feature = "object-store")]
+mod objects;
 /// What a data set promises: balanced ledgers, no token lost, packs, length classes, held-out rows.
 mod packing;
 /// Real Parquet files of many writers.
