@@ -370,7 +370,8 @@ fn listing(bucket: &BTreeMap<String, Vec<u8>>, query: &BTreeMap<String, String>)
         .map(|key| {
             let bytes = &bucket[*key];
             format!(
-                "<Contents><Key>{key}</Key><LastModified>2026-12-01T00:00:00.000Z</LastModified><ETag>{}</ETag><Size>{}</Size></Contents>",
+                "<Contents><Key>{}</Key><LastModified>2026-12-01T00:00:00.000Z</LastModified><ETag>{}</ETag><Size>{}</Size></Contents>",
+                key.replace('&', "&amp;"),
                 tag(bytes).replace('"', "&quot;"),
                 bytes.len()
             )
