@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::aws::AmazonS3Builder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
     GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
-    RetryConfig,
+    RetryConfig, StaticCredentialProvider,
 };
 
 use super::Stat;
@@ -472,8 +472,11 @@ fn gs(name: &str, connector: Connector, config: &StoreConfig) -> object_store::R
     }
     if let Some(host) = config.var("STORAGE_EMULATOR_HOST") {
         let url = if host.contains("://") { host.to_owned() } else { format!("http://{host}") };
-        builder =
-            builder.with_config(object_store::gcp::GoogleConfigKey::BaseUrl, url).with_skip_signature(true);
+        // Writes ask for credentials even where reads are not signed.
+        let anyone = GcpCredential { bearer: "emulator".to_owned() };
+        builder = builder
+            .with_config(object_store::gcp::GoogleConfigKey::BaseUrl, url)
+            .with_credentials(Arc::new(StaticCredentialProvider::new(anyone)));
     }
     let builder = builder.with_bucket_name(name).with_retry(no_retries()).with_http_connector(connector);
     Ok(Box::new(builder.build()?))
