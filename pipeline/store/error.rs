@@ -196,8 +196,8 @@ impl StoreError {
             StoreError::NotCompiled { .. } => {
                 "build with `--features object-store` (it is on by default), or copy the files to a folder".to_owned()
             }
+            StoreError::NotFound { .. } => "check the address".to_owned(),
             StoreError::BadName { .. }
-            | StoreError::NotFound { .. }
             | StoreError::OutOfRange { .. }
             | StoreError::Client { .. }
             | StoreError::Interrupted => return None,

@@ -74,10 +74,10 @@ fn an_object_is_fetched_once_and_one_that_changed_is_fetched_again() {
     let fetched = |name: &str| objects.stub.requests("GET", name).len();
     assert_eq!((fetched("x.jsonl"), fetched("y.jsonl")), (1, 1));
     objects.stub.put("data/y.jsonl", chats_from(60, 30));
-    let ran = objects.prep("out");
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    objects.prep("out").is_refusal(&["out: holds another data set", "pass `--fresh`"]);
+    assert_eq!(objects.prep("new").code, 0);
     assert_eq!((fetched("x.jsonl"), fetched("y.jsonl")), (1, 2));
-    assert_ne!(objects.digest("out"), first);
+    assert_ne!(objects.digest("new"), first);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn faults_on_the_way_change_nothing() {
 }
 
 #[test]
-fn a_blocklist_and_a_benchmark_may_lie_in_a_bucket() {
+fn a_blocklist_may_lie_in_a_bucket() {
     let objects = Objects::new();
     let prompt = "a prompt of a benchmark that stands in no row of the corpus, whatever it may say
 ";
