@@ -303,31 +303,7 @@ fn answer(inner: &mut Inner, request: &Request, body: &[u8]) -> Reply {
             inner.buckets.get_mut(bucket).unwrap().insert(key.to_owned(), body.to_vec());
             good(&[("etag", &tag(body)), ("x-goog-generation", "1")], "")
         }
-        ("POST", _) if query.contains_key("uploads") => {
-            inner.next += 1;
-            let id = format!("upload-{}", inner.next);
-            inner.uploads.insert(id.clone(), BTreeMap::new());
-            good(
-                &[],
-                format!(
-                    "<InitiateMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{key}</Key><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
-                ),
-            )
-        }
-        ("POST", _) => {
-            let Some(parts) = inner.uploads.remove(&query["uploadId"]) else {
-                return refusal(404, "NoSuchUpload");
-            };
-            let whole: Vec<u8> = parts.into_values().flatten().collect();
-            let tag = tag(&whole);
-            inner.buckets.get_mut(bucket).unwrap().insert(key.to_owned(), whole);
-            good(
-                &[],
-                format!(
-                    "<CompleteMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{key}</Key><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
-                ),
-            )
-        }
+        ("POST", _) => upload(inner, (bucket, key), &query),
         ("DELETE", _) => {
             match query.get("uploadId") {
                 Some(id) => drop(inner.uploads.remove(id)),
@@ -337,6 +313,33 @@ fn answer(inner: &mut Inner, request: &Request, body: &[u8]) -> Reply {
         }
         _ => refusal(501, "NotImplemented"),
     }
+}
+
+/// Begins an upload in parts, or ends it.
+fn upload(inner: &mut Inner, (bucket, key): (&str, &str), query: &BTreeMap<String, String>) -> Reply {
+    if query.contains_key("uploads") {
+        inner.next += 1;
+        let id = format!("upload-{}", inner.next);
+        inner.uploads.insert(id.clone(), BTreeMap::new());
+        return good(
+            &[],
+            format!(
+                "<InitiateMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{key}</Key><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+            ),
+        );
+    }
+    let Some(parts) = inner.uploads.remove(&query["uploadId"]) else {
+        return refusal(404, "NoSuchUpload");
+    };
+    let whole: Vec<u8> = parts.into_values().flatten().collect();
+    let tag = tag(&whole);
+    inner.buckets.get_mut(bucket).unwrap().insert(key.to_owned(), whole);
+    good(
+        &[],
+        format!(
+            "<CompleteMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{key}</Key><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
+        ),
+    )
 }
 
 fn object(bucket: &BTreeMap<String, Vec<u8>>, key: &str, request: &Request) -> Reply {
