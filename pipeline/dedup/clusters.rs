@@ -22,8 +22,8 @@ pub struct NearRows {
 
 /// Takes the bands of marked rows, in any order and from any thread, and settles their clusters.
 ///
-/// Memory is a bit for each row of the files, 4 bytes for each row that was marked, and while it
-/// settles as much as is asked for; band hashes lie on disk, 12 bytes each.
+/// Memory is a bit for each row of the files, and while it settles 8 bytes for each row that was marked
+/// and as much as is asked for; band hashes lie on disk, 12 bytes each.
 pub struct NearDuplicates {
     places: Places,
     spill: Spill,

@@ -322,6 +322,25 @@ fn a_folder_with_another_threshold_is_mapped_anew() {
 }
 
 #[test]
+fn the_steps_of_a_run_one_by_one_give_the_same_rows() {
+    let case = Case::new();
+    case.put("a.jsonl", rows((0..20).map(text)));
+    case.put("b.jsonl", rows((0..20).map(|n| edited(n, 150)).chain((20..30).map(text))));
+    case.recipe(&(source("a", "") + &source("b", "") + NEAR + SMALL));
+    let whole = case.prep("out", &[]);
+    assert_eq!(near(&whole, "b"), 20);
+    let plan = ["plan", "recipe.toml", "--work", "work", "--unit-bytes", "9000", "--chunk-bytes", "4000"];
+    let step = |step: &'static str| vec![step, "--work", "work"];
+    for args in [plan.to_vec(), step("map"), step("select"), step("reduce"), step("seal")] {
+        let ran = case.potable(&args);
+        assert_eq!(ran.code, 0, "{args:?}: {}", ran.stderr);
+    }
+    let steps = case.data("work/out");
+    assert_eq!((steps.digest(), &steps.dropped), (whole.digest(), &whole.dropped));
+    assert_eq!(steps.bytes, whole.bytes);
+}
+
+#[test]
 fn a_similarity_that_is_none_is_refused() {
     for near in ["0", "-0.5", "1", "1.0", "1.5", "80", "nan", "inf", "0.0000001", "0.9999999"] {
         let case = Case::new();
