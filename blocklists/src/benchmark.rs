@@ -199,7 +199,8 @@ pub struct BenchmarkMeta {
     pub sensitive: bool,
     /// Files that were read.
     pub files: Vec<SourceFile>,
-    /// Canary strings that drop a row.
+    /// Canary strings that drop a row; of a sensitive benchmark a blocklist names those without a GUID by
+    /// their SHA-256, since a column of canaries may hold text of an item.
     pub canaries: Vec<String>,
     /// [`BenchmarkDefinition::digest`] of the definition that items were read by.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,8 +14,11 @@
 //! Weak grams stand in three or more unrelated items, or often in a sample of clean text, or hold hardly a real word; they are
 //! reported and drop nothing. A text with weak grams only is matched whole, and so is a canary.
 
+use potable_manifests::Digest;
+
 use crate::background::Counts;
 use crate::benchmark::{BenchmarkMeta, Item};
+use crate::canary::holds_guid;
 use crate::family::families;
 use crate::format::{
     self, BenchmarkEntry, BlocklistError, CANARY_TEXT, Content, Coverage, Header, ItemRow, TextRow,
@@ -65,7 +68,7 @@ impl BlocklistBuilder {
     /// [`BlocklistError::CanaryTooShort`]; the builder is not usable after one.
     pub fn add(
         &mut self,
-        meta: BenchmarkMeta,
+        mut meta: BenchmarkMeta,
         items: impl IntoIterator<Item = Item>,
     ) -> Result<(), BlocklistError> {
         if self.benchmarks.iter().any(|other| other.name == meta.name) {
@@ -77,8 +80,11 @@ impl BlocklistBuilder {
         if self.corpus.items.len() == before {
             return Err(BlocklistError::EmptyBenchmark { benchmark: meta.name });
         }
-        for canary in &meta.canaries {
+        for canary in &mut meta.canaries {
             let words = self.corpus.add_canary(number, canary);
+            if meta.sensitive && !holds_guid(canary) {
+                *canary = Digest::of(canary.as_bytes()).as_str().to_owned();
+            }
             if words < HEAD {
                 let (benchmark, canary) = (meta.name, canary.clone());
                 return Err(BlocklistError::CanaryTooShort { benchmark, canary, words, min: HEAD });

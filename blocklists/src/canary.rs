@@ -17,7 +17,7 @@ pub fn canary_of(value: &str) -> Option<&str> {
 }
 
 /// Whether [`canary_of`] finds a GUID in `value`, and not the whole value.
-pub fn holds_guid(value: &str) -> bool {
+pub(crate) fn holds_guid(value: &str) -> bool {
     guid_in(value).is_some()
 }
 

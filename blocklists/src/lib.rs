@@ -33,7 +33,7 @@ mod wide;
 
 pub use benchmark::{BenchmarkDefinition, BenchmarkMeta, DefinitionError, Item, SourceFile};
 pub use build::{BlocklistBuilder, NGRAM_RANGE};
-pub use canary::{canary_of, holds_guid};
+pub use canary::canary_of;
 pub use format::{Background, BenchmarkEntry, BlocklistError, Coverage, FORMAT_VERSION, Header};
 pub use index::{Blocklist, Protection};
 pub use scan::{Action, Hit, Part, Rule, Scanner, excerpt, marked_excerpt};

@@ -497,7 +497,7 @@ fn read_items(
             unseen.note(&present);
             let item = ItemColumns::of(definition, &present).and_then(|columns| {
                 let cells = chunk.batch.decode(index, &columns.names())?;
-                let canary = columns.canary(&cells, definition.sensitive)?;
+                let canary = columns.canary(&cells)?;
                 Ok((columns.item(&cells, number, definition)?, canary))
             });
             let (item, canary) = item.map_err(|problem| BenchmarkError::Item {

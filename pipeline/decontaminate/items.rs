@@ -1,6 +1,6 @@
 //! A row of a benchmark to an item.
 
-use potable_blocklists::{BenchmarkDefinition, Item, canary_of, holds_guid, words_of};
+use potable_blocklists::{BenchmarkDefinition, Item, canary_of, words_of};
 
 use crate::source::cell::Cell;
 use crate::source::error::quoted;
@@ -74,18 +74,10 @@ impl ItemColumns {
         Ok(texts)
     }
 
-    /// What is looked for on account of the canary column. It is written into the blocklist, so that of a
-    /// sensitive benchmark a GUID alone will do: a whole value may be text of an item.
-    pub(super) fn canary(&self, cells: &[Cell], sensitive: bool) -> Result<Option<String>, String> {
+    /// What is looked for on account of the canary column.
+    pub(super) fn canary(&self, cells: &[Cell]) -> Result<Option<String>, String> {
         let Some(path) = &self.canary else { return Ok(None) };
-        let value = self.texts(cells, path)?.join("\n");
-        let found = canary_of(&value);
-        if sensitive && found.is_some() && !holds_guid(&value) {
-            return Err(format!(
-                "no GUID in canary column `{path}`, and no other text of a sensitive benchmark is kept"
-            ));
-        }
-        Ok(found.map(str::to_owned))
+        Ok(canary_of(&self.texts(cells, path)?.join("\n")).map(str::to_owned))
     }
 
     /// The item of a row with the cells of [`names`](Self::names).

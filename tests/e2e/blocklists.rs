@@ -676,24 +676,36 @@ fn check_names_the_columns_that_it_leaves_unread() {
 }
 
 #[test]
-fn refuses_a_canary_of_a_sensitive_benchmark_that_is_no_guid_and_writes_none_of_it() {
+fn a_canary_of_a_sensitive_benchmark_that_is_no_guid_is_found_and_none_of_it_is_written() {
     let case = with_canary_column();
     let secret = "Which of nine kestrels left the estuary first";
-    case.put(
-        "items.csv",
-        format!("Question,Canary String\n\"{LONG}\",demo:{}\n\"{SHORT}\",{secret}\n", GUIDS[0]),
+    let items = |canary: &str| {
+        format!("Question,Canary String\n\"{LONG}\",demo:{}\n\"{SHORT}\",{canary}\n", GUIDS[0])
+    };
+    case.put("items.csv", items(secret));
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "bench.blk"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let bytes = String::from_utf8_lossy(&std::fs::read(case.path("bench.blk")).unwrap()).into_owned();
+    assert!(!bytes.contains("kestrels") && bytes.contains(GUIDS[0]));
+    case.put("rows.jsonl", json!({"text": format!("Read: {secret}.")}).to_string() + "\n");
+    let found = checked(&case, "rows.jsonl");
+    assert_eq!(
+        (found.len(), &found[0]["rule"], &found[0]["excerpt"]),
+        (1, &json!("canary"), &json!("")),
+        "{found:?}"
     );
+    // nor does an error show it
+    case.put("items.csv", items("three kestrels left"));
     let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "x.blk"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
-    for word in ["items.csv: row 1", "no GUID in canary column `Canary String`", "hint:"] {
-        assert!(ran.stderr.contains(word), "{}", ran.stderr);
-    }
-    assert!(!ran.stderr.contains("kestrels") && !case.path("x.blk").exists(), "{}", ran.stderr);
-    // a benchmark whose text may be written keeps such a canary
+    assert!(ran.stderr.contains("has 3 words") && !ran.stderr.contains("kestrels"), "{}", ran.stderr);
+    // of a benchmark whose text may be written, it is
+    case.put("items.csv", items(secret));
     let bench = std::fs::read_to_string(case.path("bench.toml")).unwrap();
     case.put("bench.toml", bench.replace("sensitive = true\n", ""));
-    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "x.blk"]);
+    let ran = case.potable(&["blocklist", "build", "bench.toml", "-o", "bench.blk"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(String::from_utf8_lossy(&std::fs::read(case.path("bench.blk")).unwrap()).contains("kestrels"));
 }
 
 #[test]
