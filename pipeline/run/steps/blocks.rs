@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::StepError;
 use super::group::{Span, from_ipc};
+use super::sealed;
 use crate::run::error::RunError;
 use crate::run::reduce::TokenSource;
 use crate::run::staged::StagedTokens;
@@ -59,10 +60,8 @@ impl<'a> BlockTokens<'a> {
             let blocks: Vec<BlockRef> = match store.get(&name) {
                 // A partition without rows has none.
                 Err(error) if error.is_not_found() => continue,
-                bytes => serde_json::from_slice(&bytes?).map_err(|e| RunError::Staged {
-                    path: PathBuf::from(store.place(&name)),
-                    reason: e.to_string(),
-                })?,
+                bytes => sealed::from_bytes(&bytes?)
+                    .map_err(|reason| RunError::Staged { path: PathBuf::from(store.place(&name)), reason })?,
             };
             for block in blocks {
                 let (block, mut first) = (Arc::new(block), 0);

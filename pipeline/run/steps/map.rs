@@ -8,6 +8,8 @@ use std::path::Path;
 use super::group::MappedGroup;
 use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
+use super::sealed;
+use super::select::SUMMARY;
 use super::{Scratch, StepOptions, WorkFolder, checked, pool};
 use crate::run::checks::{check_unchanged, opened};
 use crate::run::error::RunError;
@@ -91,18 +93,23 @@ impl Task {
 /// Hashes up to which each round of map goes, by source.
 ///
 /// # Errors
-/// A round that cannot be read.
+/// What the store says. A round that is damaged is removed.
 pub fn rounds(store: &Store, phase: &PhaseRecord) -> Result<Vec<Vec<u64>>, RunError> {
     let mut rounds = vec![phase.thresholds.clone()];
     loop {
         let name = round_name(rounds.len() as u32 + 1);
-        match store.get(&name) {
-            Ok(bytes) => rounds.push(
-                serde_json::from_slice(&bytes)
-                    .map_err(|e| RunError::Manifest { reason: format!("{}: {e}", store.place(&name)) })?,
-            ),
+        let bytes = match store.get(&name) {
             Err(error) if error.is_not_found() => return Ok(rounds),
-            Err(error) => return Err(error.into()),
+            bytes => bytes?,
+        };
+        match sealed::from_bytes::<Vec<u64>>(&bytes) {
+            Ok(round) if round.len() == phase.thresholds.len() => rounds.push(round),
+            // Select finds out again that it is needed.
+            _ => {
+                store.delete(SUMMARY)?;
+                store.delete(&name)?;
+                return Ok(rounds);
+            }
         }
     }
 }

@@ -23,6 +23,7 @@ mod plan;
 mod record;
 mod reduce;
 mod seal;
+mod sealed;
 mod select;
 mod status;
 

@@ -9,6 +9,7 @@ use super::WorkFolder;
 use super::error::StepError;
 use super::record::{PLAN, PhaseRecord};
 use crate::recipe::lock::RecipeLock;
+use crate::recipe::resolve::ResolvedPhase;
 use crate::recipe::{Recipe, Supply};
 use crate::run::digests::map_digest;
 use crate::run::error::RunError;
@@ -69,7 +70,12 @@ impl PhaseRuntime {
         let drifted = || StepError::BadPlan {
             place: work.store.place(PLAN),
             problem: "this potable makes another plan of the recipe".to_owned(),
-            way_out: "run all steps with the potable that planned, or plan in another work folder",
+            way_out: "run `potable plan` with the same recipe again, which writes blocklist, tokenizer and template anew; all steps are run by the potable that planned",
+        };
+        let unusable = |error: RunError| StepError::BadPlan {
+            place: work.store.place("inputs"),
+            problem: format!("what the plan put there cannot be used: {error}"),
+            way_out: "run `potable plan` with the same recipe again, which writes it anew",
         };
         let planned = record.phases.get(index).ok_or_else(drifted)?;
         let phase =
@@ -85,15 +91,14 @@ impl PhaseRuntime {
         let plan = Plan::of(phase.clone(), sources, cut);
         check_inputs(&plan, planned)?;
         let blocklist = match planned.blocklist {
-            true => Some(Blocklist::load(&inputs.path(BLOCKLIST)?)?),
+            true => Some(Blocklist::load(&inputs.path(BLOCKLIST)?).map_err(|e| unusable(e.into()))?),
             false => None,
         };
-        let mut loading = phase.clone();
-        if let Some(name) = &planned.tokenizer {
-            let path = inputs.path(&format!("{TOKENIZER}/{name}"))?;
-            loading.tokenizer = path.to_string_lossy().into_owned();
-        }
-        let tokeniser = render::tokeniser(&loading, &recipe.base, &supply)?;
+        let tokeniser = inputs.tokeniser(phase, planned, (&recipe, &supply));
+        let tokeniser = tokeniser.map_err(|error| match planned.tokenizer {
+            Some(_) => unusable(error).into(),
+            None => error,
+        })?;
         let template = match &planned.template {
             Some(name) => {
                 inputs.beside(&format!("{TEMPLATE}/tokenizer_config.json"))?;
@@ -145,6 +150,20 @@ impl Inputs<'_> {
             self.store.fetch(name, &path)?;
         }
         Ok(path)
+    }
+
+    fn tokeniser(
+        &self,
+        phase: &ResolvedPhase,
+        planned: &PhaseRecord,
+        (recipe, supply): (&Recipe, &Supply),
+    ) -> Result<Tokeniser, RunError> {
+        let mut loading = phase.clone();
+        if let Some(name) = &planned.tokenizer {
+            let path = self.path(&format!("{TOKENIZER}/{name}"))?;
+            loading.tokenizer = path.to_string_lossy().into_owned();
+        }
+        render::tokeniser(&loading, &recipe.base, supply)
     }
 
     /// An input that need not be there.

@@ -75,6 +75,7 @@ pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Resu
     let lock = if lock.pin.is_empty() { None } else { Some(lock.to_toml()) };
     let mut record = WorkRecord {
         schema: WorkRecord::schema(),
+        digest: String::new(),
         potable: env!("CARGO_PKG_VERSION").to_owned(),
         origin: options.origin.clone(),
         base,
@@ -89,7 +90,7 @@ pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Resu
     for phase in &recipe.phases {
         record.phases.push(pool.install(|| planning.phase(&store, phase))?);
     }
-    let work = WorkFolder { store, record };
+    let work = WorkFolder { store, record: record.digested()? };
     commit(&work)?;
     status(&work)
 }

@@ -21,6 +21,8 @@ const SCHEMA: &str = "potable-work-1";
 pub struct WorkRecord {
     /// Layout of this record.
     pub schema: String,
+    /// xxh3-128 of all the rest, in hex.
+    pub digest: String,
     /// Version of the potable that planned; the steps are run by the same one.
     pub potable: String,
     /// The recipe as it was named.
@@ -116,7 +118,28 @@ impl WorkRecord {
             let planned = text("potable");
             return Err(bad(format!("potable {planned} planned here, and this is {version}")).into());
         }
-        Ok(serde_json::from_value(value).map_err(|e| bad(format!("is no plan of potable: {e}")))?)
+        let record: WorkRecord =
+            serde_json::from_value(value).map_err(|e| bad(format!("is no plan of potable: {e}")))?;
+        let written = record.digest.clone();
+        let record = record.digested()?;
+        if record.digest != written {
+            let way_out =
+                "remove it and run `potable plan` with the same recipe again: work that is done stays";
+            let problem = "is not what was written".to_owned();
+            return Err(StepError::BadPlan { place: place(), problem, way_out }.into());
+        }
+        Ok(record)
+    }
+
+    /// With the digest of what it says.
+    ///
+    /// # Errors
+    /// None in practice; the serialiser's words.
+    pub fn digested(self) -> Result<WorkRecord, RunError> {
+        let rest = WorkRecord { digest: String::new(), ..self };
+        let text = serde_json::to_string(&rest);
+        let text = text.map_err(|e| RunError::Manifest { reason: e.to_string() })?;
+        Ok(WorkRecord { digest: format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes())), ..rest })
     }
 
     /// The plan as text.

@@ -11,6 +11,7 @@ use super::error::StepError;
 use super::map::rounds;
 use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
+use super::sealed;
 use super::select::{SUMMARY, heal, whole_sources};
 use super::{Scratch, StepOptions, WorkFolder, checked, pool};
 use crate::run::error::RunError;
@@ -130,8 +131,35 @@ impl<'a> ReduceStep<'a> {
                 scratch.join("select")
             }
         };
+        let again = format!("potable select --work {}", work.store.uri());
+        sealed::check_selection(store, "summary.json", &folder.join("summary.json"), &again)?;
         let selection = Selection::open(&folder)?;
         Ok(ReduceStep { work, phase, runtime, store, out, scratch, rules, selection })
+    }
+
+    /// Checks a file of the selection, of which `path` is a copy or the file itself.
+    ///
+    /// # Errors
+    /// A damaged file: the phase is selected again then.
+    pub fn check_selection(&self, name: &str, path: &Path) -> Result<(), RunError> {
+        sealed::check_selection(self.store, name, path, &self.select_again())
+    }
+
+    /// Turns the error of a file of the selection into one that has the phase selected again.
+    pub fn named(&self, error: RunError) -> RunError {
+        let (RunError::Staged { path, .. } | RunError::Read { path, .. }) = &error else { return error };
+        let parent = path.parent().and_then(Path::file_name);
+        if parent.is_none_or(|name| name != "select") {
+            return error;
+        }
+        match sealed::spoilt(self.store, &path.display().to_string(), &self.select_again()) {
+            Ok(spoilt) => spoilt.into(),
+            Err(error) => error,
+        }
+    }
+
+    fn select_again(&self) -> String {
+        format!("potable select --work {}", self.work.store.uri())
     }
 
     /// Writes the shards of a partition or a tail, and then its result.
@@ -146,10 +174,9 @@ impl<'a> ReduceStep<'a> {
         std::fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
         let out = self.local_out();
         let reduction = self.reduction(&layout, &tokens, (&out, &folder), progress);
-        let result = reduction.partition(number)?;
+        let result = reduction.partition(number).map_err(|error| self.named(error))?;
         self.upload(&out, result.shards.iter().flat_map(|(_, files)| files).map(|(path, _, _)| path))?;
-        let text = serde_json::to_vec(&result).map_err(|e| RunError::Manifest { reason: e.to_string() })?;
-        Ok(self.store.put(&result_name(number), &text)?)
+        Ok(self.store.put(&result_name(number), &sealed::to_bytes(&result)?)?)
     }
 
     /// The tokens of partitions, whose rows of the selection are fetched where they are not here.
@@ -168,7 +195,7 @@ impl<'a> ReduceStep<'a> {
             }
         }
         let again = format!("potable map --work {}", self.work.store.uri());
-        BlockTokens::open(self.store, reads, again)
+        BlockTokens::open(self.store, reads, again).map_err(|error| self.named(error))
     }
 
     /// The reduction that writes to a folder here, its results to another.
@@ -238,8 +265,7 @@ impl<'a> ReduceStep<'a> {
                 names: vec![name.clone()],
                 again: again.clone(),
             };
-            let result: PartitionResult = serde_json::from_slice(&self.store.get(&name)?)
-                .map_err(|e| damaged(format!("is no result of a partition: {e}")))?;
+            let result: PartitionResult = sealed::from_bytes(&self.store.get(&name)?).map_err(damaged)?;
             for (path, _, size) in result.shards.iter().flat_map(|(_, files)| files) {
                 if there.get(path) != Some(size) {
                     return Err(damaged(format!("its shard `{path}` is not there in full size")).into());

@@ -8,7 +8,7 @@ use super::map::LOGS;
 use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
 use super::reduce::{ReduceStep, check_selected};
-use super::select::{SUMMARY, Units, heal, local};
+use super::select::{SUMMARY, Units, excluded_keys, heal, local};
 use super::{Scratch, StepOptions, WorkFolder, pool};
 use crate::run::digests::PlanDigest;
 use crate::run::error::RunError;
@@ -18,7 +18,7 @@ use crate::run::map::ranges_read;
 use crate::run::prep::{PrepReport, write_index};
 use crate::run::progress::{Progress, Step};
 use crate::run::seal::Sealing;
-use crate::run::select::{KEYS, NEAR, OVERLONG};
+use crate::run::select::{NEAR, OVERLONG};
 use crate::run::staged::StagedRows;
 use crate::shard::write_atomic;
 use crate::store::Store;
@@ -93,12 +93,10 @@ impl SealStep<'_> {
         let runtime = PhaseRuntime::open(self.work, index, self.scratch, self.progress)?;
         let step = ReduceStep::open(self.work, self.phase, &runtime, (store, out, self.scratch))?;
         let results = step.results()?;
-        if store.folder().is_none() {
-            let near = (step.selection.summary.near > 0).then_some(NEAR);
-            for file in [OVERLONG].into_iter().chain(near) {
-                let name = format!("select/{file}");
-                store.fetch(&name, &self.scratch.join(&name))?;
-            }
+        let near = (step.selection.summary.near > 0).then_some(NEAR);
+        for file in [OVERLONG].into_iter().chain(near) {
+            let path = local(store, self.scratch, &format!("select/{file}"))?;
+            step.check_selection(file, &path)?;
         }
         let units = Units::open(self.work, self.phase, store, self.scratch)?;
         let parts = units.parts();
@@ -121,7 +119,8 @@ impl SealStep<'_> {
         let tokens = step.tokens(&everything)?;
         let results_folder = self.scratch.join("results");
         let reduction = step.reduction(&layout, &tokens, (&made, &results_folder), self.progress);
-        let beside = pool(threads)?.install(|| reduction.write_calibration(&results))?;
+        let beside = pool(threads)?.install(|| reduction.write_calibration(&results));
+        let beside = beside.map_err(|error| step.named(error))?;
         let stages = runtime.stages()?;
         let plan_digest = self.plan_digest(&runtime)?;
         let manifest = Sealing {
@@ -140,7 +139,7 @@ impl SealStep<'_> {
             run: RunBlock { recipe_text: Some(runtime.recipe.text.clone()), ..run.clone() },
         }
         .seal()
-        .map_err(|error| units.named(self.work, store, error))?;
+        .map_err(|error| units.named(self.work, store, step.named(error)))?;
         self.join_logs(&made)?;
         folder.remove_work()?;
         self.publish(&made)?;
@@ -151,7 +150,7 @@ impl SealStep<'_> {
         let excluded = match &runtime.plan.phase.exclude_phase {
             Some(other) if self.work.store.below(other).size(SUMMARY)?.is_some() => {
                 let store = self.work.store.below(other);
-                Some(local(&store, &self.scratch.join("excluded"), &format!("select/{KEYS}"))?)
+                Some(excluded_keys(self.work, &store, self.scratch)?)
             }
             _ => None,
         };

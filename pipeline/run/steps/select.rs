@@ -11,6 +11,7 @@ use super::group::{Part, StagedGroup};
 use super::map::{Task, all_tasks, round_name, rounds, tasks};
 use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
+use super::sealed;
 use super::{Scratch, StepOptions, WorkFolder, pool};
 use crate::run::checks::{check_keys, check_rows};
 use crate::run::error::RunError;
@@ -227,9 +228,7 @@ impl SelectStep<'_> {
         let mut thresholds = rounds.pop().unwrap_or_default();
         let round = rounds.len() as u32 + 2;
         if sampling::raise(&mut thresholds, &selection, sources) {
-            let text = serde_json::to_vec(&thresholds);
-            let text = text.map_err(|e| RunError::Manifest { reason: e.to_string() })?;
-            self.store.put_new(&round_name(round), &text)?;
+            self.store.put_new(&round_name(round), &sealed::to_bytes(&thresholds)?)?;
             return Ok(Selected::More(vec![self.phase.name.clone()]));
         }
         sampling::check_supply(&runtime.plan, &selection)?;
@@ -239,10 +238,9 @@ impl SelectStep<'_> {
 
     fn publish(&self, units: &Units, selection: &Selection, folder: &Path) -> Result<(), RunError> {
         for (partition, blocks) in units.blocks() {
-            let text = serde_json::to_vec(&blocks);
-            let text = text.map_err(|e| RunError::Manifest { reason: e.to_string() })?;
-            self.store.put(&blocks_name(partition), &text)?;
+            self.store.put(&blocks_name(partition), &sealed::to_bytes(&blocks)?)?;
         }
+        sealed::write_digests(self.store, folder)?;
         // The summary is the last one, and the commit.
         for name in selection.names() {
             self.store.put_file(&format!("select/{name}"), &folder.join(&name))?;
@@ -263,8 +261,19 @@ impl SelectStep<'_> {
             }
             .into());
         }
-        local(&store, &self.scratch.join("excluded"), &format!("select/{KEYS}")).map(Some)
+        excluded_keys(self.work, &store, self.scratch).map(Some)
     }
+}
+
+/// The file of keys of a phase whose rows another one leaves out.
+///
+/// # Errors
+/// A file that is damaged: the phase is selected again then.
+pub fn excluded_keys(work: &WorkFolder, store: &Store, scratch: &Path) -> Result<PathBuf, RunError> {
+    let path = local(store, &scratch.join("excluded"), &format!("select/{KEYS}"))?;
+    let again = format!("potable select --work {}", work.store.uri());
+    sealed::check_selection(store, KEYS, &path, &again)?;
+    Ok(path)
 }
 
 /// Whether a later phase leaves out the rows of this one.
