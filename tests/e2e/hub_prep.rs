@@ -633,3 +633,20 @@ fn one_place_for_a_source_and_not_two() {
         refused(&bench.prep("out", &[]), &["mine", word]);
     }
 }
+
+#[test]
+fn the_steps_take_from_the_hub_what_prep_takes() {
+    for stream in [&[][..], &["--stream"]] {
+        let bench = Bench::new();
+        let manifest = bench.manifest("out", stream);
+        let plan = ["plan", "recipe.toml", "--work", "work", "--locked", "--unit-bytes", "500"];
+        let planned = bench.run(&[&plan[..], stream].concat());
+        assert_eq!(planned.code, 0, "{}", planned.stderr);
+        for step in ["map", "select", "reduce", "seal"] {
+            let ran = bench.run(&[step, "--work", "work"]);
+            assert_eq!(ran.code, 0, "{step}: {}", ran.stderr);
+        }
+        let steps = bench.case.data("work/out").manifest;
+        assert_eq!(steps["manifest_digest"], manifest["manifest_digest"], "{stream:?}");
+    }
+}

@@ -332,3 +332,19 @@ fn a_text_column_that_is_not_there_or_is_no_text_is_refused() {
     case.put("p.jsonl", "{\"title\": \"x\"\n");
     case.refused(&["p.jsonl:1"]);
 }
+
+#[test]
+fn the_steps_join_as_prep_does() {
+    let case = Case::new();
+    problem_corpora(&case);
+    split_1(&case, &[("taco", "train", "4", "a"), ("apps", "train", "3", "b"), ("taco", "train", "2", "c")]);
+    let data = case.prepared(RECIPE);
+    let planned = case.potable(&["plan", "recipe.toml", "--work", "work", "--unit-bytes", "1"]);
+    assert_eq!(planned.code, 0, "{}", planned.stderr);
+    for step in ["map", "select", "reduce", "seal"] {
+        let ran = case.potable(&[step, "--work", "work"]);
+        assert_eq!(ran.code, 0, "{step}: {}", ran.stderr);
+    }
+    assert_eq!(case.data("work/out").digest(), data.digest());
+    assert_eq!(case.data("work/out").bytes, data.bytes);
+}

@@ -716,3 +716,40 @@ fn steps_may_run_in_another_folder_than_the_plan() {
     }
     assert_eq!(work.digest(), prep.digest());
 }
+
+/// The steps in a bucket, each by a process of its own.
+#[cfg(feature = "object-store")]
+#[test]
+fn a_work_folder_and_an_output_in_a_bucket_give_what_prep_gives() {
+    use super::s3_stub::S3Stub;
+    let case = mixed();
+    let prep = case.run("prep", &[]);
+    assert_eq!(prep.code, 0, "{}", prep.stderr);
+    let stub = S3Stub::new();
+    let step = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_potable"));
+        command.current_dir(case.path("")).args(args).stdin(Stdio::null());
+        stub.command(&mut command);
+        let ran = ran(&mut command);
+        assert_eq!(ran.code, 0, "{args:?}: {}", ran.stderr);
+        ran.stdout
+    };
+    let work = ["--work", "s3://bucket/runs/a"];
+    let plan = [&["plan", "recipe.toml", "--out", "s3://bucket/data"][..], &work, &TINY].concat();
+    step(&plan);
+    step(&plan);
+    for name in ["map", "select", "reduce", "seal"] {
+        step(&[&[name][..], &work].concat());
+    }
+    let status: Value =
+        serde_json::from_str(&step(&[&["status", "--format", "json"][..], &work].concat())).unwrap();
+    assert_eq!(status["next"], "done");
+    // What is in the bucket is the data set, file by file.
+    for key in stub.keys().into_iter().filter(|key| key.contains("data/")) {
+        let name = key.split_once("data/").unwrap().1.to_owned();
+        put(&case.path("fetched").join(name), &stub.object(&key).unwrap());
+    }
+    assert_eq!(digest(&case.path("fetched")), digest(&case.path("prep")));
+    assert_eq!(contents(&case.path("fetched")), contents(&case.path("prep")));
+    prove(&case.path("fetched"), &case.path("recipe.toml"));
+}
