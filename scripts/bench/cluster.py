@@ -133,16 +133,16 @@ class Ways:
         self.potable = [args.potable]
 
     def all(self):
-        yield "prep, 2 threads", lambda group, out: self.prep(group, out, 2)
-        yield "prep, 1 thread", lambda group, out: self.prep(group, out, 1)
-        yield "steps, 2 threads", lambda group, out: self.steps(group, out, str(self.work), {})
+        yield "prep 2 threads", lambda group, out: self.prep(group, out, 2)
+        yield "prep 1 thread", lambda group, out: self.prep(group, out, 1)
+        yield "steps 2 threads", lambda group, out: self.steps(group, out, str(self.work), {})
         for nodes in (1, 2, 4):
-            yield f"ray, {nodes} nodes", lambda group, out, n=nodes: self.ray(group, out, n, False)
+            yield f"ray {nodes} nodes", lambda group, out, n=nodes: self.ray(group, out, n, False)
         for nodes in (2, 4):
-            yield f"ray, {nodes} nodes, 1 killed", lambda group, out, n=nodes: self.ray(group, out, n, True)
-        yield "slurm, 2 nodes", lambda group, out: self.slurm(group, out, False)
-        yield "slurm, 2 nodes, 1 killed", lambda group, out: self.slurm(group, out, True)
-        yield "steps, work on s3", self.s3
+            yield f"ray {nodes} nodes 1 killed", lambda group, out, n=nodes: self.ray(group, out, n, True)
+        yield "slurm 2 nodes", lambda group, out: self.slurm(group, out, False)
+        yield "slurm 2 nodes 1 killed", lambda group, out: self.slurm(group, out, True)
+        yield "steps s3", self.s3
 
     def prep(self, group, out, threads):
         group.run([*self.potable, "prep", self.args.recipe, "--out", out, "--threads", threads, "--no-progress"])
