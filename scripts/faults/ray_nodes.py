@@ -14,7 +14,11 @@ import subprocess
 import sys
 import time
 
-os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+# Makes Ray take the loopback address for every node of this machine, as it does by default on other systems.
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+# A lost node is noticed after about 3 s, where a cluster of many machines takes 15 s or more.
+os.environ.update({"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "1000",
+                   "RAY_health_check_timeout_ms": "3000", "RAY_health_check_failure_threshold": "2"})
 from ray.cluster_utils import Cluster  # noqa: E402
 
 
@@ -25,29 +29,33 @@ def main():
     parser.add_argument("--work", required=True)
     parser.add_argument("--kill-after", type=float)
     parser.add_argument("--memory", type=int, default=4 << 30, help="of a node")
-    parser.add_argument("options", nargs="*")
-    args = parser.parse_args()
+    ours, options = sys.argv[1:], []
+    if "--" in ours:
+        at = ours.index("--")
+        ours, options = ours[:at], ours[at + 1:]
+    args = parser.parse_args(ours)
     # The head runs no task: the driver and the store of the cluster's state live there.
-    loopback = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20}
+    small = {"object_store_memory": 80 << 20}
     cluster = Cluster(initialize_head=True, head_node_args={
-        "num_cpus": 0, "memory": 1 << 30, "include_dashboard": False, **loopback})
-    nodes = [cluster.add_node(num_cpus=1, memory=args.memory, **loopback) for _ in range(args.nodes)]
+        "num_cpus": 0, "memory": 1 << 30, "include_dashboard": False, **small})
+    nodes = [cluster.add_node(num_cpus=1, memory=args.memory, **small) for _ in range(args.nodes)]
     script = pathlib.Path(__file__).resolve().parent.parent / "ray_prep.py"
     try:
         driver = subprocess.Popen([sys.executable, str(script), args.recipe, "--work", args.work,
-                                   "--address", cluster.address, *args.options])
+                                   "--address", cluster.address, *options])
         if args.kill_after is not None and wait_for_work(args.work, driver):
             kill(nodes.pop(), args.kill_after)
         return driver.wait()
     finally:
-        cluster.shutdown()
+        for node in [*nodes, cluster.head_node]:
+            node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 def wait_for_work(work, driver):
     """Until something of map is there; `False` if the run ended before."""
-    staged = pathlib.Path(work)
     while driver.poll() is None:
-        if "://" in work or any(staged.glob("**/map*/**/*")):
+        if "://" in work or any(path.is_file() and path.suffix not in (".json", ".blk")
+                                for path in pathlib.Path(work).glob("**/*")):
             return True
         time.sleep(0.05)
     return False

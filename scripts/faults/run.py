@@ -11,6 +11,7 @@ status 1 if anything differs. What this machine does not allow or have is skippe
 """
 import argparse
 import importlib.util
+import os
 import pathlib
 import random
 import shutil
@@ -94,7 +95,8 @@ class Suite:
         yield "s3-all", lambda made: self.store(storage.KINDS, 0.3)
         yield "s3-dead", self.dead_store
         yield "s3-kill", lambda made: self.kill_on_store(made, max(1, self.args.kills // 10))
-        yield "node-lost", self.node_lost
+        yield "node-lost-ray", self.ray_node_lost
+        yield "node-lost-slurm", self.slurm_node_lost
 
     def run(self, name, scenario):
         began = time.monotonic()
@@ -170,7 +172,7 @@ class Suite:
     def kill_on_store(self, made, wanted):
         return self.killed(*storage.killed(self.one, self.s3(), made, wanted, self.calls))
 
-    def node_lost(self, _):
+    def ray_node_lost(self, _):
         python = self.args.ray_python
         if python == sys.executable and importlib.util.find_spec("ray") is None or subprocess.run(
                 [python, "-c", "import ray"], capture_output=True).returncode != 0:
@@ -186,6 +188,33 @@ class Suite:
             raise Failure(f"ray_prep.py: exit status {ran.returncode}\n{ran.stderr[-3000:]}")
         steps.check()
         return "one of two Ray nodes killed during map"
+
+    def slurm_node_lost(self, _):
+        if not all(shutil.which(name) for name in ("slurmctld", "slurmd", "munged", "sbatch")):
+            raise Skip("slurmctld, slurmd, munge or slurm-client is not installed")
+        steps = self.one.new("node-lost-slurm")
+        if (ran := steps.run("plan")).returncode != 0:
+            raise Failure(ran.stderr)
+        cluster, place = pathlib.Path(__file__).with_name("slurm_cluster.sh"), self.folder / "slurm"
+        environment = {**os.environ, "SLURM_CONF": str(place / "slurm.conf")}
+        shutil.rmtree(place, ignore_errors=True)
+        subprocess.run(["bash", str(cluster), "start", str(place), "2"], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+        try:
+            launcher = subprocess.Popen(
+                ["bash", str(ROOT / "scripts/slurm_prep.sh"), self.one.recipe, "--work", steps.work, "--out", steps.out_uri,
+                 "--potable", self.one.potable, "--logs", str(place / "logs"), "--wait"],
+                env=environment, stderr=subprocess.PIPE, text=True)
+            while launcher.poll() is None and not list((place / "logs").glob("map-*.log")):
+                time.sleep(0.05)
+            subprocess.run(["bash", str(cluster), "kill-node", str(place), "1"], check=True)
+            _, text = launcher.communicate()
+            if launcher.returncode != 0:
+                raise Failure(f"slurm_prep.sh: exit status {launcher.returncode}\n{text[-3000:]}")
+        finally:
+            subprocess.run(["bash", str(cluster), "stop", str(place)], capture_output=True)
+        steps.check()
+        return "one of two slurmd and its jobs killed during map"
 
     def close(self):
         if self.server:
