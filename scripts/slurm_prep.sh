@@ -176,7 +176,7 @@ array() { # array STEP PHASE RANGES EACH DEPENDENCY
 
 # Everything that is missing, step behind step, and the job that looks after it.
 chain() {
-    local state phase units selected partitions sealed all=() last="" next
+    local state phase units selected partitions sealed all=() last="" ends="" next
     state=$(phases) || fail "potable status gives no answer for \`$work\`"
     [ -n "$state" ] || fail "potable status names no phase of \`$work\`" "are slurm_prep.sh and potable of one version?"
     printf '%s\n' "$state" >"$logs/before"
@@ -192,18 +192,18 @@ chain() {
                 -- "$self" --task "$logs" select "$phase" -)
             all+=("$next")
             behind=":$next"
+            # A later phase may leave out the rows of this one.
+            last=":$next"
         fi
         if [ -n "$partitions" ]; then
             next=$(array reduce "$phase" "$partitions" "$partitions_per_task" "${behind:+afterok$behind}")
             all+=("$next")
             behind=":$next"
         fi
-        # A phase that is sealed gives the run's exit status once more.
-        next=$(job "$name" "${select_mem:-$mem}" "${behind:+afterok$behind}" \
-            -- "$self" --task "$logs" seal "$phase" -)
-        all+=("$next")
-        last=":$next"
+        [ -z "$behind" ] || ends+="$behind"
     done <<<"$state"
+    # All phases, and the index over them. What is sealed already says its exit status once more.
+    all+=("$(job "$name" "${select_mem:-$mem}" "${ends:+afterok$ends}" -- "$self" --task "$logs" seal - -)")
     local ids
     ids=$(IFS=:; printf %s "${all[*]}")
     job "$name-control" "" "afterany:$ids" -- "$self" --control "$logs" >/dev/null
@@ -223,7 +223,7 @@ task() { # task STEP PHASE FILE
     TIMEFORMAT="seconds: %R wall, %U user, %S system"
     time "${command[@]}" || code=$?
     if [ "$1" = seal ] && [ "$code" -le 1 ]; then
-        printf '%s\n' "$code" >"$logs/seal-$2.code"
+        printf '%s\n' "$code" >"$logs/seal.code"
         code=0
     fi
     exit "$code"
@@ -231,15 +231,13 @@ task() { # task STEP PHASE FILE
 
 # Looks at what a chain left, and submits the next one, or writes the result.
 control() {
-    local state open stalled=0
+    local state code stalled=0
     if ! state=$(phases); then
         sleep 10
         state=$(phases) || result 2 "potable status gives no answer for \`$work\`"
     fi
-    open=$(grep -vc '|true$' <<<"$state" || true)
-    if [ "$open" -eq 0 ]; then
-        local code
-        code=$(sort -n "$logs"/seal-*.code | tail -n 1)
+    if [ -f "$logs/seal.code" ]; then
+        code=$(cat "$logs/seal.code")
         [ "$code" = 0 ] || result "$code" "the data set is sealed, but rows could not be read; dropped/ lists them"
         result 0 "the data set is sealed"
     fi

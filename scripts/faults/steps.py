@@ -74,7 +74,8 @@ class Steps:
 
     def next(self):
         """What is to be done now: a step and the items that it is missing."""
-        phases = self.status()["phases"]
+        status = self.status()
+        phases = status["phases"]
         units = [(p["phase"], start, end) for p in phases for start, end in p["missing_units"]]
         if units:
             return "map", units
@@ -84,8 +85,8 @@ class Steps:
         partitions = [(p["phase"], start, end) for p in phases for start, end in p["missing_partitions"]]
         if partitions:
             return "reduce", partitions
-        unsealed = [(p["phase"], 0, 1) for p in phases if not p["sealed"]]
-        return ("seal", unsealed) if unsealed else ("done", [])
+        # Without a phase: all of them, and the index over them.
+        return ("done", []) if status["next"] == "done" else ("seal", [(None, 0, 1)])
 
     def finish(self, most=60):
         """Goes on until it is sealed; returns the steps that failed on the way, with their messages."""
