@@ -76,10 +76,13 @@ class Missing(Exception):
 class Group:
     """A control group of its own for what one way starts, daemons and all."""
 
+    made = 0
+
     def __init__(self):
         self.place, self.seconds = None, None
+        Group.made += 1
         for top in ("/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup"):
-            place = pathlib.Path(top) / f"potable-bench-{os.getpid()}"
+            place = pathlib.Path(top) / f"potable-bench-{os.getpid()}-{Group.made}"
             try:
                 place.mkdir()
             except OSError:

@@ -20,7 +20,9 @@ def duplicated(setting, made, workers=3):
             started += workers
             for process in processes:
                 _, stderr = process.communicate()
-                if process.returncode not in ((0, 1) if step == "select" else (0,)):
+                # One that selects while another has started a further round finds its units missing.
+                early = step == "select" and "not mapped" in stderr
+                if process.returncode not in ((0, 1) if step == "select" else (0,)) and not early:
                     raise Failure(f"{step} {item}, {workers} at once: exit status {process.returncode}\n{stderr}")
         step, items = steps.next()
         if step == "done":

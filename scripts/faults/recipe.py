@@ -84,7 +84,7 @@ max_rows = 250
 length = 1200
 
 [output]
-partition_bytes = 150000
+partition_bytes = 300000
 validation = 0.03
 """
 
@@ -104,7 +104,7 @@ length = 900
 overlong = "split"
 
 [phase.output]
-partition_bytes = 150000
+partition_bytes = 300000
 
 [[phase]]
 name = "mix"
@@ -119,5 +119,5 @@ name = "more"
 path = "more.jsonl.gz"
 
 [phase.output]
-partition_bytes = 150000
+partition_bytes = 300000
 """ + COMMON

@@ -42,6 +42,8 @@ mod hub_prep;
 mod hub_stub;
 /// Rows whose text stands in another corpus.
 mod joins;
+/// The launcher for Slurm, with a stand-in of it.
+mod launchers;
 /// What changed between two runs, and how much it matters.
 mod manifest_diff;
 /// Mixtures: shares met to the row, rows taken again, more asked for than there is.
