@@ -22,11 +22,10 @@ use crate::run::{Cut, Progress};
 use crate::source::remote::Keep;
 use args::{MapArgs, PlanArgs, ReduceArgs, SealArgs, SelectArgs, StatusArgs, StatusFormat, WorkArgs};
 
-/// Bytes that reduce reads at a time of a unit, at least, where partitions are reduced in groups of
-/// [`GROUP`].
-const READ_BYTES: u64 = 1 << 20;
-/// Partitions that a scheduler reduces together.
-const GROUP: u64 = 64;
+/// Bytes that a partition has of a unit, about, at least: reduce asks for them at once. A request to an
+/// object store is worth a mebibyte; a read of a file is worth far less.
+const BUCKET_READ: u64 = 1 << 20;
+const FOLDER_READ: u64 = 16 << 10;
 
 /// `potable plan`.
 ///
@@ -49,7 +48,17 @@ pub fn plan(args: &PlanArgs, output: &Output) -> Result<Answer> {
             reversed: false,
         },
         // Cuts that somebody asked for are for tests, and stay.
-        read_bytes: if args.unit_bytes.is_some() { 0 } else { READ_BYTES / GROUP },
+        read_bytes: match args.unit_bytes {
+            Some(_) => 0,
+            None if crate::store::Store::open(&args.work)
+                .map_err(crate::run::RunError::from)?
+                .folder()
+                .is_none() =>
+            {
+                BUCKET_READ
+            }
+            None => FOLDER_READ,
+        },
         pull: Pull {
             lock: RecipeLock::path_of(&args.recipe),
             lock_use: if args.locked { LockUse::Locked } else { LockUse::Extend },
