@@ -2,7 +2,7 @@
 
     python3 scripts/trainers/compare.py PARQUET_OUT LOADER=OUT…
 
-LOADER is a function of loaders.py. The trainers' packages have to be importable; one that is not is
+LOADER is a function of loaders.py; light.py does the same where a trainer's dependencies are too heavy. The trainers' packages have to be importable; one that is not is
 said so. Prints a line a trainer; exit status 1 if any differs or could not be run.
 """
 

@@ -81,7 +81,8 @@ def megatron_bridge(folder):
     from megatron.bridge.data.packing.parquet import GPTSFTPackedParquetDataset
 
     tokenizer = types.SimpleNamespace(eos_id=151643, bos_id=0, pad_id=151643)
-    data = GPTSFTPackedParquetDataset(file_path=f"{folder}/shards", tokenizer=tokenizer, max_seq_length=1 << 20)
+    data = GPTSFTPackedParquetDataset(file_path=f"{folder}/shards", tokenizer=tokenizer, max_seq_length=1 << 20,
+                                      prompt_template="{text} {answer}")
     for index in range(len(data)):
         row = data[index]
         data.validate_row(index, row["input_ids"], row["loss_mask"], row["seq_boundaries"][:-1])
