@@ -3,7 +3,7 @@
     python3 scripts/bench/packing.py POTABLE LENGTHS [ROWS] [FOLDER]
 
 LENGTHS is a Parquet shard of a real run (the lengths of its samples are drawn from, with a spread of
-15 %, seeded). A row of so many bytes is so many tokens with the byte tokenizer of the tests. Prints a
+15 %, seeded). A row of so many digits is so many tokens: the vocabulary has no token of two. Prints a
 line a pack length. Needs pyarrow, numpy and seqpacker.
 """
 
@@ -15,9 +15,6 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import seqpacker
-
-TOKENIZER = os.path.join(os.path.dirname(__file__), "../../tests/fixtures/bytes.tokenizer.json")
-
 
 def draw(shard, rows):
     real = np.concatenate([np.array(r) for r in pq.read_table(shard)["seq_lengths"].to_pylist()])
@@ -34,7 +31,7 @@ def main():
     # A document ends with one token of its own; the number keeps rows apart.
     with open(f"{folder}/rows.jsonl", "w") as file:
         for number, length in enumerate(lengths):
-            file.write(json.dumps({"text": f"{number:08d}".ljust(length - 1, "x")}) + "\n")
+            file.write(json.dumps({"text": f"{number:08d}".ljust(length - 1, "7")}) + "\n")
     print(f"{rows} lengths, mean {lengths.mean():.0f}, median {np.median(lengths):.0f}, {lengths.sum()} tokens")
     for length in (16_384, 8_192):
         recipe = f"""
@@ -44,8 +41,6 @@ name = "a"
 path = "rows.jsonl"
 [decontaminate]
 none = true
-[tokenise]
-tokenizer = "{os.path.abspath(TOKENIZER)}"
 [normalise]
 format = "text"
 [pack]
@@ -61,6 +56,7 @@ partition_bytes = {16 << 20}
                        check=True, stderr=subprocess.DEVNULL)
         manifest = json.load(open(f"{out}/manifest.json"))
         tokens = manifest["tokens"]
+        assert tokens["total"] == int(np.minimum(lengths, length).sum()), "a digit is a token"
         cut = np.minimum(lengths, length)
         best = {}
         for name in ("obfd", "bfd", "ffd"):

@@ -3,7 +3,7 @@ with no conversion; then shows that the borders of samples are used.
 
     python3 scripts/trainers/trl_train.py OUT [STEPS]
 
-OUT is a run with `format = "parquet"` and a short `[pack] length` (1024 or so). Needs torch,
+OUT is a run with `format = "parquet"` and a short `[pack] length` (512 or so). Needs torch,
 transformers, datasets and trl.
 """
 
@@ -21,8 +21,8 @@ PAD = 151643
 def model():
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=151936, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, head_dim=16, attn_implementation="sdpa",
+        vocab_size=151936, hidden_size=8, intermediate_size=16, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=8, attn_implementation="sdpa",
         initializer_range=0.2,  # weights large enough that what is attended to shows
     )
     return Qwen3ForCausalLM(config)
