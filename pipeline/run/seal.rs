@@ -258,30 +258,19 @@ impl Sealing<'_> {
     /// A near duplicate, with the row that stays in its place.
     fn near_row(&self, id: &RowId, first: &RowId) -> DroppedRow {
         let (source, file) = self.names(first.source, first.file);
-        let reason = DropReason::DedupNear;
         let evidence = serde_json::json!({ "first": format!("{source}/{file}:{}", first.row) });
-        let (source, file) = self.names(id.source, id.file);
-        DroppedRow {
-            source,
-            file,
-            row: id.row,
-            stage: reason.stage().name().to_owned(),
-            reason: reason.name().to_owned(),
-            evidence: evidence.to_string(),
-        }
+        self.row_of(id, DropReason::DedupNear, evidence.to_string())
     }
 
     fn overlong_row(&self, id: &RowId, tokens: u64) -> DroppedRow {
-        let reason = DropReason::PackOverlong;
+        self.row_of(id, DropReason::PackOverlong, format!("{{\"tokens\":{tokens}}}"))
+    }
+
+    /// A row that select dropped.
+    fn row_of(&self, id: &RowId, reason: DropReason, evidence: String) -> DroppedRow {
         let (source, file) = self.names(id.source, id.file);
-        DroppedRow {
-            source,
-            file,
-            row: id.row,
-            stage: reason.stage().name().to_owned(),
-            reason: reason.name().to_owned(),
-            evidence: format!("{{\"tokens\":{tokens}}}"),
-        }
+        let stage = reason.stage().name().to_owned();
+        DroppedRow { source, file, row: id.row, stage, reason: reason.name().to_owned(), evidence }
     }
 
     fn write_lock(&self) -> Result<Digest, RunError> {

@@ -151,9 +151,16 @@ pub fn all_tasks(phase: &PhaseRecord, sources: &[u32], rounds: &[Vec<u64>]) -> V
 /// # Errors
 /// What the store says.
 pub fn tasks(store: &Store, phase: &PhaseRecord) -> Result<Vec<Task>, RunError> {
-    let rounds = rounds(store, phase)?;
+    undone(store, phase, &rounds(store, phase)?)
+}
+
+/// Tasks of these rounds that are not done.
+///
+/// # Errors
+/// What the store says.
+pub fn undone(store: &Store, phase: &PhaseRecord, rounds: &[Vec<u64>]) -> Result<Vec<Task>, RunError> {
     let there: BTreeSet<String> = store.list("map")?.into_iter().map(|(name, _)| name).collect();
-    let mut tasks = all_tasks(phase, &phase.sources_of_units(), &rounds);
+    let mut tasks = all_tasks(phase, &phase.sources_of_units(), rounds);
     tasks.retain(|task| !there.contains(&task.staged()));
     Ok(tasks)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::blocks::{BlockRef, blocks_name};
 use super::error::StepError;
 use super::group::{Part, StagedGroup};
-use super::map::{Task, all_tasks, round_name, rounds, tasks};
+use super::map::{Task, all_tasks, round_name, rounds, undone};
 use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
 use super::sealed;
@@ -77,6 +77,8 @@ pub fn heal(store: &Store, error: RunError) -> RunError {
 pub struct Units {
     /// Tasks in the order of rounds and units.
     pub tasks: Vec<Task>,
+    /// Hashes up to which each round of map went, by source.
+    rounds: Vec<Vec<u64>>,
     groups: Vec<Arc<StagedGroup>>,
     parts: Vec<(usize, Part)>,
 }
@@ -92,7 +94,9 @@ impl Units {
         store: &Store,
         scratch: &Path,
     ) -> Result<Units, RunError> {
-        let missing = tasks(store, phase)?;
+        // Read once: a select beside this one may open a further round at any moment.
+        let rounds = rounds(store, phase)?;
+        let missing = undone(store, phase, &rounds)?;
         if !missing.is_empty() {
             return Err(StepError::TooEarly {
                 place: store.uri(),
@@ -101,7 +105,7 @@ impl Units {
             }
             .into());
         }
-        let tasks = all_tasks(phase, &phase.sources_of_units(), &rounds(store, phase)?);
+        let tasks = all_tasks(phase, &phase.sources_of_units(), &rounds);
         let mut groups = Vec::with_capacity(tasks.len());
         for task in &tasks {
             let name = task.staged();
@@ -121,7 +125,7 @@ impl Units {
             let ledger = part.ledger();
             (ledger.source, ledger.file, ledger.above, ledger.next_row)
         });
-        Ok(Units { tasks, groups, parts })
+        Ok(Units { rounds, tasks, groups, parts })
     }
 
     /// Parts in the order of source, file, place in the file and band.
@@ -209,7 +213,7 @@ impl SelectStep<'_> {
         let ledgers: Vec<&ChunkLedger> = parts.iter().map(StagedRows::ledger).collect();
         check_rows(&runtime.plan, &ledgers)?;
         check_keys(&runtime.plan, &ledgers)?;
-        let mut rounds = rounds(self.store, self.phase)?;
+        let mut rounds = units.rounds.clone();
         let rules = Rules::new(&runtime.plan, &whole_sources(&runtime, &rounds));
         let excluded = self.excluded(&runtime)?;
         let folder = self.scratch.join("selection");
