@@ -46,30 +46,27 @@ impl OutputFolder {
     /// A folder with files that potable did not write, that cannot be written, or that another
     /// process holds.
     pub fn open(path: &Path, fresh: bool) -> Result<Self, RunError> {
-        if path.exists() {
-            check_ours(path)?;
-        }
-        let work = path.join(".work");
-        std::fs::create_dir_all(&work).map_err(|e| RunError::write(path, e))?;
-        let lock = work.join("lock");
-        let held = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock)
-            .map_err(|e| RunError::write(&lock, e))?;
-        if held.try_lock().is_err() {
-            return Err(RunError::OutputFolder {
-                path: path.to_path_buf(),
-                problem: "another potable is writing here".to_owned(),
-                way_out: "wait for it, or choose another `--out`".to_owned(),
-            });
+        let lock = lock_file(path)?;
+        if lock.try_lock().is_err() {
+            return Err(held(path));
         }
         remove_unfinished(path)?;
         if fresh {
             remove_ours(path)?;
         }
-        Ok(OutputFolder { path: path.to_path_buf(), _held: held })
+        Ok(OutputFolder { path: path.to_path_buf(), _held: lock })
+    }
+
+    /// What stands in a folder that is to be written later; makes the folder. Several may look at once.
+    ///
+    /// # Errors
+    /// As [`OutputFolder::open`], and as [`OutputFolder::found`].
+    pub fn look(path: &Path) -> Result<Found, RunError> {
+        let lock = lock_file(path)?;
+        if lock.try_lock_shared().is_err() {
+            return Err(held(path));
+        }
+        OutputFolder { path: path.to_path_buf(), _held: lock }.found()
     }
 
     /// What stands in the folder.
@@ -181,6 +178,26 @@ fn remove_ours(path: &Path) -> Result<(), RunError> {
         }
     }
     Ok(())
+}
+
+/// The file that whoever writes to the folder locks; made with the folder.
+fn lock_file(path: &Path) -> Result<File, RunError> {
+    if path.exists() {
+        check_ours(path)?;
+    }
+    let work = path.join(".work");
+    std::fs::create_dir_all(&work).map_err(|e| RunError::write(path, e))?;
+    let lock = work.join("lock");
+    let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&lock);
+    opened.map_err(|e| RunError::write(&lock, e))
+}
+
+fn held(path: &Path) -> RunError {
+    RunError::OutputFolder {
+        path: path.to_path_buf(),
+        problem: "another potable is writing here".to_owned(),
+        way_out: "wait for it, or choose another `--out`".to_owned(),
+    }
 }
 
 /// A folder of potable has a manifest of potable or a work folder; any other that is not empty is

@@ -141,6 +141,10 @@ impl S3Stub {
         self.inner(|inner| inner.buckets.get_mut("bucket").unwrap().insert(key.to_owned(), bytes.into()));
     }
 
+    pub fn remove(&self, key: &str) {
+        self.inner(|inner| inner.buckets.get_mut("bucket").unwrap().remove(key));
+    }
+
     pub fn object(&self, key: &str) -> Option<Vec<u8>> {
         self.inner(|inner| inner.buckets["bucket"].get(key).cloned())
     }
@@ -179,6 +183,8 @@ impl Drop for S3Stub {
 fn serve(stream: TcpStream, state: &State) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
+    // A head and a body are two writes, which otherwise wait for each other's acknowledgement.
+    stream.set_nodelay(true).unwrap();
     while let Some((request, body)) = read_request(&mut reader) {
         let mut inner = state.inner.lock().unwrap();
         inner.requests.push(request.clone());

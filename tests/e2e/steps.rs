@@ -393,6 +393,21 @@ fn every_step_twice_at_once_gives_the_same_bytes() {
     }
 }
 
+#[test]
+fn many_who_plan_at_once_make_one_plan() {
+    let case = plain();
+    let work = Work { case: &case, folder: "work" };
+    let plan = || work.command("plan", &[&["recipe.toml"][..], &TINY].concat()).spawn().unwrap();
+    let all: Vec<Child> = (0..12).map(|_| plan()).collect();
+    for child in all {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let prep = case.prep("prep", &[]);
+    work.drive_plainly(Order::Up);
+    assert_eq!(work.digest(), prep.digest());
+}
+
 /// Spins until the step has made `files` more files below the case's folder, and kills it then; gives
 /// whether it was still running.
 fn killed(work: &Work, step: &str, files: usize) -> bool {
@@ -446,6 +461,7 @@ fn damage(path: &Path) {
 /// Runs steps until all is done, whatever they answer on the way; the plan is made again where a step
 /// says so.
 fn heal(work: &Work) {
+    let mut said = String::new();
     for _ in 0..30 {
         let next = work.next();
         if next == "done" {
@@ -456,12 +472,27 @@ fn heal(work: &Work) {
         if ran.code == 2 && ran.stderr.contains("potable plan") {
             assert_eq!(work.plan_again(&[]).code, 0);
         }
+        said = ran.stderr;
     }
-    panic!("it does not come to an end: {}", work.status());
+    panic!("it does not come to an end: {}\n{said}", work.status());
 }
 
 #[test]
 fn a_damaged_staged_file_of_any_kind_is_found_and_made_again() {
+    found_and_made_again(damage);
+}
+
+#[test]
+fn a_missing_staged_file_of_any_kind_is_found_and_made_again() {
+    found_and_made_again(|path| std::fs::remove_file(path).unwrap());
+}
+
+#[test]
+fn an_empty_staged_file_of_any_kind_is_found_and_made_again() {
+    found_and_made_again(|path| put(path, b""));
+}
+
+fn found_and_made_again(damage: fn(&Path)) {
     let case = mixed();
     let prep = case.run("prep", &[]);
     assert_eq!(prep.code, 0, "{}", prep.stderr);
@@ -717,39 +748,119 @@ fn steps_may_run_in_another_folder_than_the_plan() {
     assert_eq!(work.digest(), prep.digest());
 }
 
-/// The steps in a bucket, each by a process of its own.
+/// Steps in a bucket, each by a process of its own.
+#[cfg(feature = "object-store")]
+struct InBucket {
+    case: Case,
+    stub: super::s3_stub::S3Stub,
+}
+
+#[cfg(feature = "object-store")]
+impl InBucket {
+    const WORK: [&str; 2] = ["--work", "s3://bucket/runs/a"];
+
+    fn plan() -> InBucket {
+        let here = InBucket { case: mixed(), stub: super::s3_stub::S3Stub::new() };
+        let prep = here.case.run("prep", &[]);
+        assert_eq!(prep.code, 0, "{}", prep.stderr);
+        here.plan_again();
+        here
+    }
+
+    fn step(&self, step: &str, args: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_potable"));
+        command.current_dir(self.case.path("")).arg(step).args(args).args(Self::WORK).stdin(Stdio::null());
+        self.stub.command(&mut command);
+        ran(&mut command)
+    }
+
+    fn done(&self, step: &str, args: &[&str]) -> String {
+        let ran = self.step(step, args);
+        assert_eq!(ran.code, 0, "{step} {args:?}: {}", ran.stderr);
+        ran.stdout
+    }
+
+    fn plan_again(&self) {
+        self.done("plan", &[&["recipe.toml", "--out", "s3://bucket/data"][..], &TINY].concat());
+    }
+
+    fn next(&self) -> String {
+        let status: Value = serde_json::from_str(&self.done("status", &["--format", "json"])).unwrap();
+        status["next"].as_str().unwrap().to_owned()
+    }
+
+    /// What is in the bucket is the data set, file by file.
+    fn same_as_prep(&self) {
+        let fetched = self.case.path("fetched");
+        let _earlier = std::fs::remove_dir_all(&fetched);
+        for key in self.stub.keys().into_iter().filter(|key| key.starts_with("data/")) {
+            let name = key.strip_prefix("data/").unwrap();
+            put(&fetched.join(name), &self.stub.object(&key).unwrap());
+        }
+        assert_eq!(digest(&fetched), digest(&self.case.path("prep")));
+        assert_eq!(contents(&fetched), contents(&self.case.path("prep")));
+        prove(&fetched, &self.case.path("recipe.toml"));
+    }
+
+    fn heal(&self, what: &str) {
+        let mut said = String::new();
+        for _ in 0..30 {
+            let next = self.next();
+            if next == "done" {
+                return;
+            }
+            let ran = self.step(&next, &[]);
+            if ran.code == 2 && ran.stderr.contains("potable plan") {
+                self.plan_again();
+            }
+            said = ran.stderr;
+        }
+        panic!("{what}: it does not come to an end: {said}");
+    }
+}
+
 #[cfg(feature = "object-store")]
 #[test]
 fn a_work_folder_and_an_output_in_a_bucket_give_what_prep_gives() {
-    use super::s3_stub::S3Stub;
-    let case = mixed();
-    let prep = case.run("prep", &[]);
-    assert_eq!(prep.code, 0, "{}", prep.stderr);
-    let stub = S3Stub::new();
-    let step = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_potable"));
-        command.current_dir(case.path("")).args(args).stdin(Stdio::null());
-        stub.command(&mut command);
-        let ran = ran(&mut command);
-        assert_eq!(ran.code, 0, "{args:?}: {}", ran.stderr);
-        ran.stdout
-    };
-    let work = ["--work", "s3://bucket/runs/a"];
-    let plan = [&["plan", "recipe.toml", "--out", "s3://bucket/data"][..], &work, &TINY].concat();
-    step(&plan);
-    step(&plan);
+    let here = InBucket::plan();
+    here.plan_again();
     for name in ["map", "select", "reduce", "seal"] {
-        step(&[&[name][..], &work].concat());
+        here.done(name, &[]);
     }
-    let status: Value =
-        serde_json::from_str(&step(&[&["status", "--format", "json"][..], &work].concat())).unwrap();
-    assert_eq!(status["next"], "done");
-    // What is in the bucket is the data set, file by file.
-    for key in stub.keys().into_iter().filter(|key| key.contains("data/")) {
-        let name = key.split_once("data/").unwrap().1.to_owned();
-        put(&case.path("fetched").join(name), &stub.object(&key).unwrap());
+    assert_eq!(here.next(), "done");
+    here.same_as_prep();
+}
+
+#[cfg(feature = "object-store")]
+#[test]
+fn an_object_of_any_kind_that_is_cut_or_gone_is_found_and_made_again() {
+    let here = InBucket::plan();
+    let mut seen = std::collections::BTreeSet::new();
+    for step in ["map", "select", "reduce", "seal"] {
+        for key in here.stub.keys() {
+            let kind: String = key.chars().filter(|c| !c.is_ascii_digit()).collect();
+            let work = key.starts_with("runs/a/") && !key.ends_with("plan.json");
+            if !work || seen.contains(&kind) {
+                continue;
+            }
+            // One kind of file is cut, the next is gone; both ways of each are tried in a folder.
+            seen.insert(kind);
+            let gone = seen.len() % 2 == 0;
+            {
+                let what = format!("{key} {} before {step}", if gone { "gone" } else { "cut" });
+                match here.stub.object(&key) {
+                    Some(bytes) if !gone => here.stub.put(&key, &bytes[..bytes.len() / 2]),
+                    _ => here.stub.remove(&key),
+                }
+                here.heal(&what);
+                here.same_as_prep();
+                here.stub.remove("data/manifest.json");
+                here.stub.remove("data/manifest.json.sha256");
+            }
+        }
+        if step != "seal" {
+            here.done(step, &[]);
+        }
     }
-    assert_eq!(digest(&case.path("fetched")), digest(&case.path("prep")));
-    assert_eq!(contents(&case.path("fetched")), contents(&case.path("prep")));
-    prove(&case.path("fetched"), &case.path("recipe.toml"));
+    assert!(seen.len() > 8, "{}", seen.len());
 }

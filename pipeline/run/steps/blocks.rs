@@ -49,7 +49,7 @@ pub struct BlockTokens<'a> {
 }
 
 impl<'a> BlockTokens<'a> {
-    /// The tokens of `partitions`; `map_again` is the command that makes a block anew.
+    /// The tokens of `partitions`, all of which have rows; `map_again` is the command that makes a block anew.
     ///
     /// # Errors
     /// A list of blocks that is missing or damaged.
@@ -57,12 +57,12 @@ impl<'a> BlockTokens<'a> {
         let mut places = BTreeMap::new();
         for &partition in partitions {
             let name = blocks_name(partition);
-            let blocks: Vec<BlockRef> = match store.get(&name) {
-                // A partition without rows has none.
-                Err(error) if error.is_not_found() => continue,
-                bytes => sealed::from_bytes(&bytes?)
-                    .map_err(|reason| RunError::Staged { path: PathBuf::from(store.place(&name)), reason })?,
+            let damaged = |reason| RunError::Staged { path: PathBuf::from(store.place(&name)), reason };
+            let bytes = match store.get(&name) {
+                Err(error) if error.is_not_found() => return Err(damaged("it is missing".to_owned())),
+                bytes => bytes?,
             };
+            let blocks: Vec<BlockRef> = sealed::from_bytes(&bytes).map_err(damaged)?;
             for block in blocks {
                 let (block, mut first) = (Arc::new(block), 0);
                 for &(chunk, samples) in &block.chunks {
@@ -75,8 +75,8 @@ impl<'a> BlockTokens<'a> {
     }
 
     fn batch(&self, block: &Arc<BlockRef>) -> Result<RecordBatch, RunError> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, batch)) = held.iter().find(|(other, _)| Arc::ptr_eq(other, block)) {
+        let held = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, batch)) = held().iter().find(|(other, _)| Arc::ptr_eq(other, block)) {
             return Ok(batch.clone());
         }
         let damaged = |reason: String| {
@@ -99,6 +99,8 @@ impl<'a> BlockTokens<'a> {
         let [batch] = batches.as_slice() else {
             return Err(damaged("a block is not one table".to_owned()));
         };
+        // Two that read one block at once both hold it: better than one that waits for a store.
+        let mut held = held();
         held.push_back((block.clone(), batch.clone()));
         if held.len() > HELD {
             held.pop_front();

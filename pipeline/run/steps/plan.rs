@@ -117,8 +117,7 @@ fn commit(work: &WorkFolder) -> Result<(), RunError> {
         match out.folder() {
             Some(folder) => {
                 // Its `.work` stays, as a sign whose folder it is.
-                let folder = OutputFolder::open(folder, false)?;
-                if matches!(folder.found()?, Found::Sealed(_)) {
+                if matches!(OutputFolder::look(folder)?, Found::Sealed(_)) {
                     return Err(taken(out.uri(), "holds a data set").into());
                 }
             }

@@ -12,7 +12,7 @@ use super::map::rounds;
 use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
 use super::sealed;
-use super::select::{SUMMARY, heal, whole_sources};
+use super::select::{SUMMARY, heal, local, whole_sources};
 use super::{Scratch, StepOptions, WorkFolder, checked, pool};
 use crate::run::error::RunError;
 use crate::run::layout::Layout;
@@ -149,10 +149,11 @@ impl<'a> ReduceStep<'a> {
     pub fn named(&self, error: RunError) -> RunError {
         let (RunError::Staged { path, .. } | RunError::Read { path, .. }) = &error else { return error };
         let parent = path.parent().and_then(Path::file_name);
-        if parent.is_none_or(|name| name != "select") {
+        let Some(name) = path.file_name().filter(|_| parent.is_some_and(|name| name == "select")) else {
             return error;
-        }
-        match sealed::spoilt(self.store, &path.display().to_string(), &self.select_again()) {
+        };
+        let place = self.store.place(&format!("select/{}", name.display()));
+        match sealed::spoilt(self.store, &place, &self.select_again()) {
             Ok(spoilt) => spoilt.into(),
             Err(error) => error,
         }
@@ -184,18 +185,17 @@ impl<'a> ReduceStep<'a> {
     /// # Errors
     /// A list of blocks that is damaged, what the store says.
     pub fn tokens(&self, reads: &[u32]) -> Result<BlockTokens<'a>, RunError> {
-        if self.store.folder().is_none() {
-            for &partition in reads {
-                let has_rows = self.selection.summary.times.get(partition as usize).is_some_and(|t| *t > 0);
-                let name = format!("select/{}", Selection::partition_name(partition));
-                let path = self.scratch.join(&name);
-                if has_rows && !path.exists() {
-                    self.store.fetch(&name, &path)?;
-                }
+        let times = &self.selection.summary.times;
+        let has_rows = |partition: &&u32| times.get(**partition as usize).is_some_and(|times| *times > 0);
+        let reads: Vec<u32> = reads.iter().filter(has_rows).copied().collect();
+        for partition in reads.iter().filter(|_| self.store.folder().is_none()) {
+            let name = format!("select/{}", Selection::partition_name(*partition));
+            if !self.scratch.join(&name).exists() {
+                local(self.store, self.scratch, &name)?;
             }
         }
         let again = format!("potable map --work {}", self.work.store.uri());
-        BlockTokens::open(self.store, reads, again).map_err(|error| self.named(error))
+        BlockTokens::open(self.store, &reads, again).map_err(|error| self.named(error))
     }
 
     /// The reduction that writes to a folder here, its results to another.

@@ -74,7 +74,7 @@ pub fn check_selection(store: &Store, name: &str, path: &Path, again: &str) -> R
         bytes => from_bytes::<BTreeMap<String, String>>(&bytes?).ok(),
     };
     let written = digests.as_ref().and_then(|digests| digests.get(name));
-    if written.is_some() && written == Some(&digest_of(path)?) {
+    if written.is_some() && path.exists() && written == Some(&digest_of(path)?) {
         return Ok(());
     }
     Err(spoilt(store, &store.place(&format!("select/{name}")), again)?.into())

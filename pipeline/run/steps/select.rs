@@ -167,7 +167,7 @@ impl Units {
     }
 }
 
-/// A file of the work folder on this machine: in place, or a copy.
+/// A file of the work folder on this machine: in place, or a copy; no file where there is no object.
 ///
 /// # Errors
 /// What the store says.
@@ -176,8 +176,10 @@ pub fn local(store: &Store, scratch: &Path, name: &str) -> Result<PathBuf, RunEr
         return Ok(folder.join(name));
     }
     let path = scratch.join(name);
-    store.fetch(name, &path)?;
-    Ok(path)
+    match store.fetch(name, &path) {
+        Err(error) if !error.is_not_found() => Err(error.into()),
+        _ => Ok(path),
+    }
 }
 
 fn damaged(work: &WorkFolder, store: &Store, task: Task, reason: String) -> RunError {
