@@ -22,6 +22,7 @@ import time
 
 import damage
 import kills
+import proxy
 import recipe
 import storage
 from steps import Failure, Setting
@@ -87,12 +88,12 @@ class Suite:
             for how in damage.HOW:
                 yield f"damage-{after}-{how.replace(' ', '-')}", lambda made, a=after, h=how: self.harm(made, a, h)
         yield "damage-plan", self.harm_plan
-        for size in ("600k", "1500k", "3m", "6m"):
-            yield f"disk-full-{size}", lambda made, s=size: self.full(s)
+        for step in ("plan", "map", "select", "reduce", "seal"):
+            yield f"disk-full-{step}", lambda made, s=step: self.full(s)
         yield "clock", self.clock
         for kind in ("500", "503", "429", "closed", "truncated", "slow", "lost answer"):
             yield f"s3-{kind.replace(' ', '-')}", lambda made, k=kind: self.store((k,), 0.15)
-        yield "s3-all", lambda made: self.store(storage.KINDS, 0.3)
+        yield "s3-all", lambda made: self.store(proxy.KINDS, 0.3)
         yield "s3-dead", self.dead_store
         yield "s3-kill", lambda made: self.kill_on_store(made, max(1, self.args.kills // 10))
         yield "node-lost-ray", self.ray_node_lost
@@ -145,10 +146,15 @@ class Suite:
             damage.plan_damaged(self.one, made, how)
         return "an error that names plan.json, nothing sealed"
 
-    def full(self, size):
+    def full(self, step):
         if not damage.disks_allowed(self.folder):
             raise Skip("no tmpfs can be mounted here")
-        return f"{damage.full(self.one, size)} stopped for want of room, then went on"
+        # One page is full at the first file, the others somewhere between the first and the last.
+        rooms = (1, 2, 4, 8, 16, 32)
+        failed = sum(damage.full(self.one, step, pages) for pages in rooms)
+        if failed == 0:
+            raise Failure(f"{rooms[0]} page was enough room for {step}")
+        return f"{failed} processes stopped for want of room with 1 to {rooms[-1]} pages left, then went on"
 
     def clock(self, made):
         if not shutil.which("faketime"):

@@ -561,6 +561,22 @@ fn the_same_plan_again_changes_nothing() {
 }
 
 #[test]
+fn a_plan_that_cuts_the_work_otherwise_leaves_the_first_cut() {
+    let case = plain();
+    let work = Work::plan(&case, "work", &[]);
+    work.done("map", &["--unit", "0"]);
+    let before = (work.status(), std::fs::read(work.path("plan.json")).unwrap());
+    let again = case.potable(&["plan", "recipe.toml", "--work", "work", "--format", "json"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let said: Value = serde_json::from_str(&again.stdout).unwrap();
+    assert_eq!(said["phases"][0]["units"], before.0["phases"][0]["units"]);
+    assert_eq!((work.status(), std::fs::read(work.path("plan.json")).unwrap()), before);
+    let prep = case.prep("prep", &[]);
+    work.drive_plainly(Order::Up);
+    assert_eq!(work.digest(), prep.digest());
+}
+
+#[test]
 fn a_plan_of_another_recipe_in_the_same_work_folder_is_refused() {
     let case = plain();
     let work = Work::plan(&case, "work", &[]);

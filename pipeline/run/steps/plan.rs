@@ -45,7 +45,8 @@ pub struct PlanOptions {
     pub threads: usize,
 }
 
-/// Plans a recipe in a work folder. A plan that is there already is left as it is.
+/// Plans a recipe in a work folder. A plan that is there already is left as it is, and so is how it cuts
+/// the work.
 ///
 /// # Errors
 /// As `prep` before its first row; a work folder with another plan, an output folder with something in
@@ -91,8 +92,8 @@ pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Resu
         record.phases.push(pool.install(|| planning.phase(&store, phase))?);
     }
     let work = WorkFolder { store, record: record.digested()? };
-    commit(&work)?;
-    status(&work)
+    let record = commit(&work)?;
+    status(&WorkFolder { record, ..work })
 }
 
 /// The address of a store for steps that run in other folders.
@@ -103,11 +104,11 @@ fn lasting(store: &Store) -> Result<String, RunError> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-/// Writes the plan, unless the same one is there.
-fn commit(work: &WorkFolder) -> Result<(), RunError> {
+/// Writes the plan, unless one of the same data set is there; gives the one that is there.
+fn commit(work: &WorkFolder) -> Result<WorkRecord, RunError> {
     let taken = |place: String, problem: &str| StepError::Taken { place, problem: problem.to_owned() };
     match WorkRecord::read(&work.store) {
-        Ok(there) if there == work.record => return Ok(()),
+        Ok(there) if there.same_data(&work.record) => return Ok(there),
         Ok(_) => return Err(taken(work.store.uri(), "holds another plan").into()),
         Err(RunError::Step(StepError::NoPlan { .. })) => {}
         Err(error) => return Err(error),
@@ -128,9 +129,10 @@ fn commit(work: &WorkFolder) -> Result<(), RunError> {
         }
     }
     // Of two who plan at once one is first; the other finds the same plan or another.
-    let written = work.store.put_new(PLAN, work.record.to_json()?.as_bytes())?;
-    if written || WorkRecord::read(&work.store)? == work.record {
-        return Ok(());
+    work.store.put_new(PLAN, work.record.to_json()?.as_bytes())?;
+    let there = WorkRecord::read(&work.store)?;
+    if there.same_data(&work.record) {
+        return Ok(there);
     }
     Err(taken(work.store.uri(), "holds another plan").into())
 }

@@ -142,6 +142,20 @@ impl WorkRecord {
         Ok(WorkRecord { digest: format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes())), ..rest })
     }
 
+    /// Whether both give the same data set: they may cut the work differently.
+    pub fn same_data(&self, other: &WorkRecord) -> bool {
+        self.uncut() == other.uncut()
+    }
+
+    fn uncut(&self) -> WorkRecord {
+        let mut record = WorkRecord { digest: String::new(), chunk_bytes: 0, unit_bytes: 0, ..self.clone() };
+        for phase in &mut record.phases {
+            phase.units.clear();
+            phase.sources.iter_mut().flat_map(|source| &mut source.files).for_each(|file| file.cuts.clear());
+        }
+        record
+    }
+
     /// The plan as text.
     ///
     /// # Errors
