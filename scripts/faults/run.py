@@ -149,12 +149,12 @@ class Suite:
     def full(self, step):
         if not damage.disks_allowed(self.folder):
             raise Skip("no tmpfs can be mounted here")
-        # One page is full at the first file, the others somewhere between the first and the last.
-        rooms = (1, 2, 4, 8, 16, 32)
+        # Without a page it is full at the first file, the others somewhere between the first and the last.
+        rooms = (0, 1, 2, 4, 8, 16, 32)
         failed = sum(damage.full(self.one, step, pages) for pages in rooms)
         if failed == 0:
-            raise Failure(f"{rooms[0]} page was enough room for {step}")
-        return f"{failed} processes stopped for want of room with 1 to {rooms[-1]} pages left, then went on"
+            raise Failure(f"{step} needed no room")
+        return f"{failed} processes stopped for want of room with none to {rooms[-1]} pages left, then went on"
 
     def clock(self, made):
         if not shutil.which("faketime"):
