@@ -122,7 +122,8 @@ class Disk:
     def leave(self, pages):
         """Makes it so small that so many pages are free."""
         state = os.statvfs(self.place)
-        self.resize(str((state.f_blocks - state.f_bfree + pages) * state.f_frsize))
+        # A size of 0 would be no limit.
+        self.resize(str(max(1, state.f_blocks - state.f_bfree + pages) * state.f_frsize))
 
     def close(self):
         subprocess.run(["umount", "-l", str(self.place)], capture_output=True)
