@@ -67,6 +67,9 @@ pub fn map_round(stages: &Stages, round: &Round, pool: &rayon::ThreadPool) -> Re
             feeders.push(Arc::new(feeder));
         }
     }
+    if feeders.iter().any(|feeder| !matches!(feeder.lock().reader, Reader::Done)) {
+        stages.tokeniser.prepare()?;
+    }
     let work =
         Work { stages, round, feeders: &feeders, next: AtomicUsize::new(0), errors: Mutex::new(Vec::new()) };
     let needed = needed(stages.plan, &feeders);

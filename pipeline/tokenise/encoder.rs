@@ -1,6 +1,7 @@
 //! The tokeniser of a run.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::offsets::FastEncoder;
 use super::reference::ReferenceEncoder;
@@ -36,8 +37,24 @@ pub struct TokeniserChoice<'a> {
 }
 
 enum Engine {
-    Fast(Box<FastEncoder>, Vec<Vec<u8>>),
+    /// The tokens of the built-in vocabulary in the order of their ids; see [`fast`].
+    Fast(Vec<Vec<u8>>),
     Reference(Box<ReferenceEncoder>),
+}
+
+/// The built-in encoder: made when the first text is encoded, since steps that only name the vocabulary
+/// are many, and shared by all phases of a process.
+///
+/// # Errors
+/// A damaged binary.
+fn fast(ranks: &[Vec<u8>]) -> Result<&'static FastEncoder, TokeniserError> {
+    static MADE: OnceLock<FastEncoder> = OnceLock::new();
+    if let Some(engine) = MADE.get() {
+        return Ok(engine);
+    }
+    // Not made inside of the lock: threads of a pool that wait for it could not help to make it.
+    let made = FastEncoder::new(ranks)?;
+    Ok(MADE.get_or_init(|| made))
 }
 
 /// A tokeniser that cannot be used.
@@ -176,7 +193,7 @@ impl Tokeniser {
             digest: qwen3::digest(&ranks),
             vocabulary_size: (ranks.len() + qwen3::ADDED.len()) as u64,
             end_of_text: "<|endoftext|>".to_owned(),
-            engine: Engine::Fast(Box::new(FastEncoder::new(&ranks)?), ranks),
+            engine: Engine::Fast(ranks),
         })
     }
 
@@ -230,6 +247,18 @@ impl Tokeniser {
         &self.end_of_text
     }
 
+    /// Makes what encoding needs, about half a second of work, so that many threads do not all do it with
+    /// their first text.
+    ///
+    /// # Errors
+    /// A damaged binary.
+    pub fn prepare(&self) -> Result<(), TokeniserError> {
+        match &self.engine {
+            Engine::Fast(ranks) => fast(ranks).map(|_| ()),
+            Engine::Reference(_) => Ok(()),
+        }
+    }
+
     /// Encodes a sample.
     ///
     /// # Errors
@@ -240,7 +269,7 @@ impl Tokeniser {
         control_text: ControlText,
     ) -> Result<TokenisedSample, TokeniserError> {
         let encoded = match &self.engine {
-            Engine::Fast(engine, _) => engine.encode(sample, control_text)?,
+            Engine::Fast(ranks) => fast(ranks)?.encode(sample, control_text)?,
             Engine::Reference(engine) => engine.encode(sample, control_text)?,
         };
         Ok(encoded.finish(sample.turn, sample.document))
@@ -254,7 +283,7 @@ impl Tokeniser {
     pub fn engine_ids(&self, text: &str) -> Result<Vec<u32>, TokeniserError> {
         let reason = |reason: String| TokeniserError::Engine { reason };
         match &self.engine {
-            Engine::Fast(engine, _) => engine.engine().encode(text).map_err(|e| reason(e.to_string())),
+            Engine::Fast(ranks) => fast(ranks)?.engine().encode(text).map_err(|e| reason(e.to_string())),
             Engine::Reference(_) => Err(reason("is not the built-in one".to_owned())),
         }
     }
@@ -267,7 +296,7 @@ impl Tokeniser {
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokeniserError> {
         match &self.engine {
             Engine::Reference(engine) => engine.decode(ids),
-            Engine::Fast(_, ranks) => Ok(qwen3::decode(ranks, ids)),
+            Engine::Fast(ranks) => Ok(qwen3::decode(ranks, ids)),
         }
     }
 
