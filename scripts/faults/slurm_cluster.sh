@@ -5,13 +5,20 @@
 #     slurm_cluster.sh kill-node FOLDER N       a node lost: its slurmd and all jobs on it, kill -9
 #     slurm_cluster.sh stop FOLDER
 #
-# Needs root and Debian's packages: apt-get install slurmctld slurmd slurm-client munge
+# FOLDER must have a name without spaces. Needs root and Debian's packages: apt-get install slurmctld slurmd slurm-client munge
 set -euo pipefail
 
 [ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 action=$1
-mkdir -p "$2"
-folder=$(realpath "$2")
+folder=$(realpath -m "$2")
+case "$folder" in
+*[[:space:]#%,=\"\\]*)
+    echo "error: \`$folder\`: slurm.conf cannot name a folder with spaces or any of # % , = \" \\" >&2
+    echo "hint: name a folder without them, such as /tmp/slurm" >&2
+    exit 2
+    ;;
+esac
+mkdir -p "$folder"
 export SLURM_CONF=$folder/slurm.conf
 
 start() {
