@@ -99,12 +99,13 @@ check() {
     logs=$(realpath -m "${logs:-slurm-${name#potable-}}")
     mkdir -p "$logs"
     local running
-    running=$(squeue --noheader --format=%i --name="$name-control" 2>&1) ||
+    running=$(squeue --noheader --format="%i %k" --name="$name-control" 2>&1) ||
         fail "squeue: $running" "is slurmctld up, and SLURM_CONF right?"
-    running=$(for job in $running; do
-        scontrol show job "$job" 2>/dev/null | grep -qF -- "--control $logs" && echo "$job"
-    done | head -n 1)
-    [ -z "$running" ] || fail "this run goes on already: job $running" "watch $logs, or stop it: scancel --name=$name --name=$name-control"
+    # The comment of a control job is the folder of its logs, whatever signs that has.
+    running=$(printf '%s\n' "$running" | while IFS= read -r line; do
+        [ "${line#* }" != "$logs" ] || { printf %s "${line%% *}"; break; }
+    done)
+    [ -z "$running" ] || fail "this run goes on already: job $running" "watch $logs, or stop it: $(stop_command)"
 }
 
 submit() {
@@ -123,12 +124,13 @@ submit() {
 
 # ---- what status says -------------------------------------------------------------------------
 
-# One line a phase: its name (- if it has none), missing units, selected, missing partitions, sealed.
+# One line a phase: its name (- if it has none), rounds of map, missing units, selected, missing partitions, sealed.
+# A further round is something brought forward, even where it asks for the very units of the round before.
 phases() {
     local answer
     answer=$("$potable" status --work "$work" --format json) || return 2
     printf %s "$answer" | tr -d ' \n' | grep -o '{"phase":[^}]*}' |
-        sed -E 's/^\{"phase":("([^"]*)"|null).*"missing_units":\[(.*)\],"selected":(true|false).*"missing_partitions":\[(.*)\],"sealed":(true|false).*/\2|\3|\4|\5|\6/; s/^\|/-|/'
+        sed -E 's/^\{"phase":("([^"]*)"|null),"round":([0-9]+).*"missing_units":\[(.*)\],"selected":(true|false).*"missing_partitions":\[(.*)\],"sealed":(true|false).*/\2|\3|\4|\5|\6|\7/; s/^\|/-|/'
 }
 
 # `[0,3],[7,8]` in pieces of at most $2 each, one line a piece: 0..2 2..3 7..8
@@ -142,19 +144,27 @@ count() { printf %s "$1" | grep -oE '[0-9]+,[0-9]+' | awk -F, '{ n += $2 - $1 } 
 
 # ---- submitting -------------------------------------------------------------------------------
 
+# Words for the /bin/sh that runs what sbatch wraps. `printf %q` is not: in a C locale it writes $'...' for letters
+# beyond ASCII, which dash does not know.
+quoted() {
+    local word
+    for word in "$@"; do printf "'%s' " "$(printf %s "$word" | sed "s/'/'\\\\''/g")"; done
+}
+
 job() { # job NAME MEM DEPENDENCY SBATCH-OPTION... -- COMMAND...
     local options=(--parsable --job-name="$1" --output="$logs/%x-%j.log" --chdir="$logs" --cpus-per-task="$cpus_per_task"
         --kill-on-invalid-dep=yes)
     [ -z "$2" ] || options+=(--mem="$2")
     [ -z "$3" ] || options+=(--dependency="$3")
     [ -z "$time_limit" ] || options+=(--time="$time_limit")
+    local mark="" id
+    case "$1" in *-control) mark=--comment=$logs ;; esac
     shift 3
     while [ "$1" != -- ]; do options+=("$1"); shift; done
     shift
-    local command id
-    printf -v command '%q ' "$@"
+    # By its comment the run is known again, so that comes after the one that --sbatch may give.
     # shellcheck disable=SC2086
-    id=$(sbatch "${options[@]}" $sbatch_options --wrap "exec bash $command") ||
+    id=$(sbatch "${options[@]}" $sbatch_options ${mark:+"$mark"} --wrap "exec bash $(quoted "$@")") ||
         fail "sbatch refused a job (its message is above)" "memory, time and --sbatch options must fit the cluster"
     printf '%s\n' "${id%%;*}"
 }
@@ -176,11 +186,11 @@ array() { # array STEP PHASE RANGES EACH DEPENDENCY
 
 # Everything that is missing, step behind step, and the job that looks after it.
 chain() {
-    local state phase units selected partitions sealed all=() last="" ends="" next
+    local state phase round units selected partitions sealed all=() last="" ends="" next
     state=$(phases) || fail "potable status gives no answer for \`$work\`"
     [ -n "$state" ] || fail "potable status names no phase of \`$work\`" "are slurm_prep.sh and potable of one version?"
     printf '%s\n' "$state" >"$logs/before"
-    while IFS='|' read -r phase units selected partitions sealed; do
+    while IFS='|' read -r phase round units selected partitions sealed; do
         local behind="$last"
         if [ -n "$units" ]; then
             next=$(array map "$phase" "$units" "$units_per_task" "")
@@ -270,18 +280,21 @@ result() { # result CODE TEXT
 
 # ---- waiting ----------------------------------------------------------------------------------
 
+# Of several --name scancel heeds the last alone.
+stop_command() { echo "scancel --name=$(quoted "$name-control"); scancel --name=$(quoted "$name")"; }
+
 wait_until_done() {
     local shown=0 now gone=0 state
-    trap 'echo "the jobs go on without this command; stop them: scancel --name=$name --name=$name-control" >&2; exit 130' INT
+    trap 'echo "the jobs go on without this command; stop them: $(stop_command)" >&2; exit 130' INT
     while [ ! -f "$logs/result" ]; do
         sleep 2
         now=$SECONDS
         if [ $((now - shown)) -ge 10 ]; then
             shown=$now
             state=$(phases 2>/dev/null || true)
-            printf '%s' "$state" | while IFS='|' read -r phase units selected partitions sealed || [ -n "$phase" ]; do
-                printf '%s%s s: %s units and %s partitions missing, selected %s, sealed %s, %s jobs in the queue\n' \
-                    "$([ "$phase" = - ] || echo "phase $phase, ")" "$now" "$(count "$units")" "$(count "$partitions")" \
+            printf '%s' "$state" | while IFS='|' read -r phase round units selected partitions sealed || [ -n "$phase" ]; do
+                printf '%s%s s: round %s of map, %s units and %s partitions missing, selected %s, sealed %s, %s jobs in the queue\n' \
+                    "$([ "$phase" = - ] || echo "phase $phase, ")" "$now" "$round" "$(count "$units")" "$(count "$partitions")" \
                     "$selected" "$sealed" "$(squeue --noheader --array --name="$name" | wc -l)" >&2
             done
         fi

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::harness::{Case, Ran};
+use super::harness::{Case, Ran, ran};
 
 const POTABLE: &str = env!("CARGO_BIN_EXE_potable");
 
@@ -25,27 +25,29 @@ fn case(rows: usize, body: &str) -> Case {
     case
 }
 
-/// `slurm_prep.sh recipe.toml` with the arguments given, among stand-ins; what the stand-ins are told
-/// goes through `environment`.
-fn slurm(case: &Case, args: &[&str], environment: &[(&str, &str)]) -> Ran {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = format!("{}:{}", root.join("tests/fixtures/slurm").display(), std::env::var("PATH").unwrap());
-    let output = Command::new("bash")
-        .arg(root.join("scripts/slurm_prep.sh"))
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// `slurm_prep.sh` with the arguments given, among stand-ins; what the stand-ins are told goes through
+/// `environment`.
+fn submitted(case: &Case, args: &[&str], environment: &[(&str, &str)]) -> Ran {
+    let path =
+        format!("{}:{}", root().join("tests/fixtures/slurm").display(), std::env::var("PATH").unwrap());
+    ran(Command::new("bash")
+        .arg(root().join("scripts/slurm_prep.sh"))
         .args(args)
-        .args(["--potable", POTABLE, "--logs", "logs", "--wait"])
+        .args(["--potable", POTABLE])
         .current_dir(case.path(""))
         .env("PATH", path)
         .env("STUB", case.path("slurm"))
         .envs(environment.iter().copied())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    Ran {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+        .stdin(Stdio::null()))
+}
+
+/// The same with logs in `logs`, and the end waited for.
+fn slurm(case: &Case, args: &[&str], environment: &[(&str, &str)]) -> Ran {
+    submitted(case, &[args, &["--logs", "logs", "--wait"]].concat(), environment)
 }
 
 /// Arrays that were submitted, as `0-7`.
@@ -83,6 +85,62 @@ fn a_second_round_of_map_is_submitted_by_the_control_job() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(arrays(&case).len() >= 4, "a chain for each round: {:?}", arrays(&case));
     same_as_prep(&case);
+}
+
+#[test]
+fn more_rounds_of_map_than_chains_that_may_bring_nothing_forward_are_no_standstill() {
+    // One row in 400 is short enough to survive, so that the cap asks for the one unit round by round.
+    let case = Case::new();
+    let line = |row: usize| {
+        let answer = "word ".repeat(if row % 400 == 7 { 2 } else { 40 });
+        format!("{{\"id\":\"{row}\",\"text\":\"number {row} of a corpus: {answer}\"}}\n")
+    };
+    case.put("rows.jsonl", (0..4000).map(line).collect::<String>());
+    case.put("slurm/calls", "");
+    let source = "[[source]]\nname = \"rows\"\npath = \"rows.jsonl\"\nmax_rows = 5\n";
+    case.recipe(&format!("{source}{}", SMALL.replace("400", "80")));
+    let ran = slurm(&case, &RUN, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let status = case.potable(&["status", "--work", "work", "--format", "json"]);
+    let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+    assert!(status["phases"][0]["round"].as_u64().unwrap() >= 4, "{status}");
+    same_as_prep(&case);
+}
+
+/// A folder whose name a shell, Slurm's formats and a C locale would like to take apart.
+const ODD: &str = "sp ace \u{e9} it's";
+
+#[test]
+fn folders_with_spaces_quotes_and_letters_beyond_ascii_are_kept_whole_in_a_c_locale() {
+    let case = case(300, SMALL);
+    let [work, logs] = ["work", "logs"].map(|name| format!("{ODD}/{name}"));
+    let args = ["recipe.toml", "--work", &work, "--out", "out", "--logs", &logs, "--wait"];
+    let ran = submitted(&case, &args, &[("LC_ALL", "C")]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    same_as_prep(&case);
+}
+
+#[test]
+fn a_run_whose_jobs_still_wait_is_not_started_twice() {
+    let case = case(30, SMALL);
+    case.put("slurm/hold", "");
+    let start = |logs: &str| {
+        let args = ["recipe.toml", "--work", "work", "--logs", logs, "--sbatch", "--comment=project-7"];
+        submitted(&case, &args, &[("LC_ALL", "C")])
+    };
+    let [first, second] = ["first", "second"].map(|name| format!("{ODD}/{name}"));
+    assert_eq!(start(&first).code, 0);
+    let ids = || std::fs::read_to_string(case.path("slurm/last")).unwrap();
+    let before = ids();
+    let again = start(&first);
+    again.is_refusal(&[
+        &format!("goes on already: job {}", before.trim()),
+        &first,
+        "scancel --name='potable-recipe-control' ; scancel --name='potable-recipe'",
+    ]);
+    assert_eq!(ids(), before, "nothing was submitted");
+    let other = start(&second);
+    assert_eq!(other.code, 0, "another run of a recipe of this name: {}", other.stderr);
 }
 
 #[test]
@@ -159,4 +217,15 @@ fn slurm_arguments_that_cannot_be_used_are_named() {
         assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(word), "{args:?}: {}", ran.stderr);
     }
     assert!(arrays(&case).is_empty(), "nothing was submitted");
+}
+
+#[test]
+fn a_slurm_of_ones_own_refuses_folders_that_its_settings_cannot_name() {
+    let case = Case::new();
+    for action in ["start", "stop"] {
+        let cluster = root().join("scripts/faults/slurm_cluster.sh");
+        let ran = ran(Command::new("bash").arg(cluster).arg(action).arg(case.path("sp ace")));
+        ran.is_refusal(&["sp ace`", "slurm.conf"]);
+        assert!(!case.path("sp ace").exists());
+    }
 }
