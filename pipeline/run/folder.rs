@@ -22,6 +22,9 @@ const OURS: [&str; 11] = [
     "report.html",
 ];
 
+/// The file that says of which plan an output folder is, while the steps write there.
+pub const OWNER: &str = ".work/owner";
+
 /// The output folder of one phase, held by this process.
 pub struct OutputFolder {
     /// The folder.
@@ -49,6 +52,13 @@ impl OutputFolder {
         let lock = lock_file(path)?;
         if lock.try_lock().is_err() {
             return Err(held(path));
+        }
+        if !fresh && path.join(OWNER).exists() {
+            return Err(RunError::OutputFolder {
+                path: path.to_path_buf(),
+                problem: "is the output folder of a `potable plan`, whose steps write here".to_owned(),
+                way_out: "choose another `--out`, or pass `--fresh` to start over".to_owned(),
+            });
         }
         remove_unfinished(path)?;
         if fresh {

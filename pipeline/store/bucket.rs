@@ -122,6 +122,8 @@ impl Bucket {
         // none of them, and it has to refuse them.
         if written && self.shared.keeps.get().is_none() {
             if self.create_once(name, &bytes)? {
+                // Or who tries again would find it there, and go on.
+                self.delete(name)?;
                 return Err(StoreError::Unconditional { uri: self.uri() });
             }
             let _set_by_another = self.shared.keeps.set(());

@@ -244,8 +244,8 @@ fn a_trial_of_few_rows_is_that_of_prep() {
     same_as_prep(&mixed(), &["--limit", "9"]);
 }
 
-#[test]
-fn a_cap_that_needs_a_second_round_is_that_of_prep() {
+/// A cap that the first round of map does not fill.
+fn rounds() -> Case {
     let case = Case::new();
     // One row in ten has an answer, so that the first sampling round is far too small.
     let row = |n: usize| {
@@ -260,13 +260,48 @@ fn a_cap_that_needs_a_second_round_is_that_of_prep() {
     );
     let prep = case.run("prep", &[]);
     assert_eq!(prep.code, 0, "{}", prep.stderr);
-    let work = Work { case: &case, folder: "work" };
     let cut = ["--unit-bytes", "20000", "--chunk-bytes", "3000"];
     let planned = case.potable(&[&["plan", "recipe.toml", "--work", "work"][..], &cut].concat());
     assert_eq!(planned.code, 0, "{}", planned.stderr);
+    case
+}
+
+#[test]
+fn a_lost_round_is_found_and_made_again() {
+    let case = rounds();
+    let work = Work { case: &case, folder: "work" };
+    work.drive_plainly(Order::Up);
+    for harm in [|path: &Path| std::fs::remove_file(path).unwrap(), damage] {
+        for next in ["select", "reduce", "seal"] {
+            for name in ["out/manifest.json", "out/manifest.json.sha256"] {
+                std::fs::remove_file(work.path(name)).unwrap();
+            }
+            if next != "seal" {
+                std::fs::remove_dir_all(work.path("reduce")).unwrap();
+            }
+            if next == "select" {
+                std::fs::remove_dir_all(work.path("select")).unwrap();
+            }
+            let rounds = files_below(&work.path("rounds"));
+            assert!(!rounds.is_empty());
+            rounds.iter().for_each(|path| harm(path));
+            heal(&work);
+            assert_eq!(work.digest(), digest(&case.path("prep")), "before {next}");
+            assert_eq!(contents(&work.path("out")), contents(&case.path("prep")), "before {next}");
+        }
+    }
+}
+
+#[test]
+fn a_cap_that_needs_a_second_round_is_that_of_prep() {
+    let case = rounds();
+    let work = Work { case: &case, folder: "work" };
     work.done("map", &[]);
-    let selected = work.step("select", &[]);
-    assert_eq!(selected.code, 1, "{}", selected.stderr);
+    for _ in 0..2 {
+        // Who selects after another one opened a round is told the same.
+        let selected = work.step("select", &[]);
+        assert_eq!(selected.code, 1, "{}", selected.stderr);
+    }
     let status = work.status();
     assert_eq!(status["next"], "map");
     assert_eq!(status["phases"][0]["round"], 2);
@@ -558,6 +593,95 @@ fn the_same_plan_again_changes_nothing() {
     work.drive_plainly(Order::Up);
     assert_eq!(work.plan_again(&[]).code, 0);
     assert_eq!(work.next(), "done");
+}
+
+#[test]
+fn a_plan_by_another_name_or_of_files_with_other_times_is_the_same_plan() {
+    let case = plain();
+    let work = Work::plan(&case, "work", &[]);
+    work.done("map", &["--unit", "0"]);
+    let before = std::fs::read(work.path("plan.json")).unwrap();
+    let rows = std::fs::File::options().write(true).open(case.path("a.jsonl")).unwrap();
+    rows.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    for recipe in ["./recipe.toml", case.path("recipe.toml").to_str().unwrap()] {
+        let again = case.potable(&["plan", recipe, "--work", "work"]);
+        assert_eq!(again.code, 0, "{}", again.stderr);
+    }
+    assert_eq!(std::fs::read(work.path("plan.json")).unwrap(), before);
+    let prep = case.prep("prep", &[]);
+    work.drive_plainly(Order::Up);
+    assert_eq!(work.digest(), prep.digest());
+}
+
+#[test]
+fn a_plan_that_is_refused_has_changed_nothing_of_the_one_that_is_there() {
+    let case = Case::new();
+    case.put("a.jsonl", chats(40));
+    for (name, row) in [("one", 7), ("two", 9)] {
+        case.put(
+            &format!("{name}.jsonl"),
+            lines([serde_json::json!({"prompt": question(row).0 + &question(row).1})]),
+        );
+        case.put(
+            &format!("{name}.bench.toml"),
+            format!("name = \"{name}\"\nfiles = [\"{name}.jsonl\"]\nprompt = \"prompt\"\n"),
+        );
+    }
+    let recipe = |benchmark: &str| {
+        case.recipe(&format!(
+            "[[source]]\nname = \"a\"\npath = \"a.jsonl\"\n[decontaminate]\nbenchmarks = [\"{benchmark}.bench.toml\"]\n{SMALL}"
+        ));
+    };
+    recipe("one");
+    let prep = case.run("prep", &[]);
+    assert_eq!(prep.code, 0, "{}", prep.stderr);
+    let work = Work::plan(&case, "work", &[]);
+    work.done("map", &["--unit", "0"]);
+    let before = contents(&work.path(""));
+    recipe("two");
+    work.plan_again(&[]).is_refusal(&["another plan", "the recipe"]);
+    assert_eq!(contents(&work.path("")), before);
+    work.drive_plainly(Order::Up);
+    assert_eq!(work.digest(), digest(&case.path("prep")));
+}
+
+#[test]
+fn an_output_folder_is_of_one_plan_and_of_no_prep_until_it_is_sealed() {
+    let case = plain();
+    let work = Work::plan(&case, "work", &["--out", "data"]);
+    let recipe = std::fs::read_to_string(case.path("recipe.toml")).unwrap();
+    let other = || case.put("recipe.toml", recipe.replace("length = 512", "length = 256"));
+    let plan = |folder: &str| case.potable(&["plan", "recipe.toml", "--work", folder, "--out", "data"]);
+    other();
+    plan("theirs").is_refusal(&["data", "another plan"]);
+    case.run("data", &[]).is_refusal(&["data", "potable plan"]);
+    case.put("recipe.toml", &recipe);
+    // The same plan in another work folder makes the same bytes.
+    assert_eq!(plan("twin").code, 0);
+    work.drive_plainly(Order::Up);
+    let sealed = contents(&case.path("data"));
+    other();
+    plan("theirs").is_refusal(&["data", "holds a data set"]);
+    assert_eq!(contents(&case.path("data")), sealed);
+    let twin = Work { case: &case, folder: "twin" };
+    twin.done("map", &[]);
+    twin.done("select", &[]);
+    twin.step("reduce", &[]).is_refusal(&["data", "this plan did not make"]);
+    twin.step("seal", &[]).is_refusal(&["data"]);
+    assert_eq!(contents(&case.path("data")), sealed);
+}
+
+#[test]
+fn work_and_output_folders_inside_each_other_are_refused() {
+    let case = plain();
+    for (work, out) in [("a", "a"), ("a/.work", "a"), ("a/w", "a"), ("a", "a/map"), ("a", "a/select/x")] {
+        let plan = case.potable(&["plan", "recipe.toml", "--work", work, "--out", out]);
+        plan.is_refusal(&["a", "work folder", "--out"]);
+    }
+    for (work, out) in [("b", "b/out"), ("c", "c/out/deep"), ("d", "d2"), ("e2", "e")] {
+        let plan = case.potable(&["plan", "recipe.toml", "--work", work, "--out", out]);
+        assert_eq!(plan.code, 0, "{}", plan.stderr);
+    }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub enum StepError {
         place: String,
         /// By what.
         problem: String,
+        /// The way out.
+        way_out: String,
     },
     /// A phase that the plan has not.
     #[error("`--phase {name}`: the plan has no such phase (it has: {known})")]
@@ -83,7 +85,6 @@ impl StepError {
         match self {
             StepError::NoPlan { .. } => "`potable plan RECIPE --work URI` writes it".to_owned(),
             StepError::BadPlan { way_out, .. } => (*way_out).to_owned(),
-            StepError::Taken { .. } => "choose another folder, or remove what is in this one".to_owned(),
             StepError::NoPhase { .. } | StepError::WhichPhase { .. } => {
                 "name one with `--phase`".to_owned()
             }
@@ -91,7 +92,7 @@ impl StepError {
                 "numbers begin at 0 and the last one of `K..L` is not taken; `potable status --work URI` has them"
                     .to_owned()
             }
-            StepError::TooEarly { way_out, .. } => way_out.clone(),
+            StepError::Taken { way_out, .. } | StepError::TooEarly { way_out, .. } => way_out.clone(),
             StepError::Damaged { again, .. } => format!("it was removed; run `{again}` to have it made again"),
         }
     }

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
@@ -224,33 +224,42 @@ impl StagedGroup {
     /// Opens `NAME.staged`.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub fn open(path: &Path) -> Result<StagedGroup, String> {
-        let mut file = File::open(path).map_err(|e| e.to_string())?;
+    /// [`RunError::Staged`] with what is wrong with it, [`RunError::Read`] if the file system says that it
+    /// cannot be read.
+    pub fn open(path: &Path) -> Result<StagedGroup, RunError> {
+        Self::read_header(path).map_err(|problem| match problem {
+            Problem::Damage(reason) => RunError::Staged { path: path.to_path_buf(), reason },
+            Problem::Io(source) => RunError::Read { path: path.to_path_buf(), source },
+        })
+    }
+
+    fn read_header(path: &Path) -> Result<StagedGroup, Problem> {
+        let mut file = File::open(path)?;
         let mut front = [0u8; FRONT as usize];
-        file.read_exact(&mut front).map_err(|_| "it is cut short".to_owned())?;
+        file.read_exact(&mut front)?;
         let (magic, rest) = front.split_at(MAGIC.len());
         let (len, sum) = rest.split_at(8);
         let numbers = len.first_chunk::<8>().zip(sum.first_chunk::<16>());
         let Some((len, sum)) = numbers.filter(|_| magic == MAGIC) else {
-            return Err("it is no staged unit".to_owned());
+            return Err("it is no staged unit".into());
         };
         let (len, sum) = (u64::from_le_bytes(*len), u128::from_le_bytes(*sum));
-        let size = file.metadata().map_err(|e| e.to_string())?.len();
+        let size = file.metadata()?.len();
         if len > size - FRONT {
-            return Err("it is cut short".to_owned());
+            return Err("it is cut short".into());
         }
         let mut text = vec![0; len as usize];
-        file.read_exact(&mut text).map_err(|e| e.to_string())?;
+        file.read_exact(&mut text)?;
         if xxh3_128(&text) != sum {
-            return Err("its header is not what was written".to_owned());
+            return Err("its header is not what was written".into());
         }
-        let header: GroupHeader = serde_json::from_slice(&text).map_err(|e| e.to_string())?;
+        let header: GroupHeader =
+            serde_json::from_slice(&text).map_err(|e| Problem::Damage(e.to_string()))?;
         let body = FRONT + len;
         let spans = header.parts.iter().flat_map(|part| [&part.samples, &part.drops]);
         let end = spans.map(|span| span.start + span.len).max().unwrap_or_default();
         if body + end != size {
-            return Err("it is not of the length that it says".to_owned());
+            return Err("it is not of the length that it says".into());
         }
         Ok(StagedGroup { path: path.to_path_buf(), header, body })
     }
@@ -273,6 +282,31 @@ impl StagedGroup {
     fn damaged(&self, reason: &str) -> RunError {
         RunError::Staged { path: self.path.clone(), reason: reason.to_owned() }
     }
+}
+
+/// Why a staged unit cannot be opened.
+enum Problem {
+    /// It is not what was written.
+    Damage(String),
+    /// It could not be read this time.
+    Io(std::io::Error),
+}
+
+impl From<&str> for Problem {
+    fn from(reason: &str) -> Problem {
+        Problem::Damage(reason.to_owned())
+    }
+}
+
+impl From<std::io::Error> for Problem {
+    fn from(error: std::io::Error) -> Problem {
+        if is_damage(&error) { Problem::Damage(error.to_string()) } else { Problem::Io(error) }
+    }
+}
+
+/// Whether an error says that a file is not there or has too few bytes, not that it cannot be read now.
+pub fn is_damage(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof)
 }
 
 /// What a unit has of one file.
@@ -358,4 +392,20 @@ pub fn from_ipc(bytes: &[u8]) -> Result<Vec<RecordBatch>, ArrowError> {
 
 fn hex(bytes: &[u8]) -> String {
     format!("{:032x}", xxh3_128(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_now_is_no_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let damaged = |path: &Path| matches!(StagedGroup::open(path), Err(RunError::Staged { .. }));
+        assert!(damaged(&folder.path().join("gone")));
+        let short = folder.path().join("short");
+        crate::shard::write_atomic(&short, b"POTUNIT1").unwrap();
+        assert!(damaged(&short));
+        assert!(matches!(StagedGroup::open(folder.path()), Err(RunError::Read { .. })));
+    }
 }

@@ -6,29 +6,33 @@
 //!
 //! ```text
 //! WORK/plan.json                          what runs: recipe, lock, inputs, how work is cut
-//! WORK/[PHASE/]inputs/…                   blocklist, tokenizer, template
+//! WORK/[PHASE/]inputs/DIGEST/…            blocklist, tokenizer, template
 //! WORK/[PHASE/]map/r01-u000000.tokens     ids of a unit, a block a partition
 //! WORK/[PHASE/]map/r01-u000000.staged     the commit of a unit: ledgers, metadata, dropped rows, digests
 //! WORK/[PHASE/]rounds/r02.json            hashes up to which a further round of map goes
 //! WORK/[PHASE/]select/…                   rows that go on, by partition; `summary.json` last
 //! WORK/[PHASE/]reduce/partition-00000.json  the commit of a partition
+//! WORK/[PHASE/]sealed.json                which manifest seal writes
+//! OUT/[PHASE/].work/owner                 whose the output folder is, until it is sealed
 //! ```
 
 mod blocks;
 mod error;
 mod group;
 mod map;
+mod owner;
 mod phase;
 mod plan;
 mod record;
 mod reduce;
+mod scratch;
 mod seal;
 mod sealed;
 mod select;
 mod status;
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use error::StepError;
 pub use map::map;
@@ -39,6 +43,7 @@ pub use seal::seal;
 pub use select::{Selected, select};
 pub use status::{PhaseStatus, Status, status};
 
+use self::scratch::Scratch;
 use super::error::RunError;
 use crate::store::Store;
 
@@ -114,26 +119,6 @@ fn checked(numbers: Range<u64>, count: u64, what: &'static str) -> Result<Range<
         return Err(StepError::OutOfRange { what, start: numbers.start, end: numbers.end, count });
     }
     Ok(numbers)
-}
-
-/// A folder for files while they are made; gone at the end.
-struct Scratch(tempfile::TempDir);
-
-impl Scratch {
-    fn new(below: Option<&Path>) -> Result<Scratch, RunError> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("potable-");
-        let made = match below {
-            Some(folder) => std::fs::create_dir_all(folder).and_then(|()| builder.tempdir_in(folder)),
-            None => builder.tempdir(),
-        };
-        let shown = below.unwrap_or(Path::new("the folder for temporary files"));
-        Ok(Scratch(made.map_err(|e| RunError::write(shown, e))?))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
 }
 
 fn pool(threads: usize) -> Result<rayon::ThreadPool, RunError> {

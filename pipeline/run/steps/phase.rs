@@ -1,9 +1,11 @@
 //! A phase as a step runs it: everything that the plan says, put together without looking at an input
 //! again.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use potable_blocklists::Blocklist;
+use potable_manifests::Digest;
 
 use super::WorkFolder;
 use super::error::StepError;
@@ -23,11 +25,25 @@ use crate::store::Store;
 use crate::tokenise::Tokeniser;
 
 /// Name of the blocklist among the inputs of a phase.
-pub const BLOCKLIST: &str = "inputs/blocklist.blk";
+pub const BLOCKLIST: &str = "blocklist.blk";
 /// Folder of the tokenizer among the inputs of a phase.
-pub const TOKENIZER: &str = "inputs/tokenizer";
+pub const TOKENIZER: &str = "tokenizer";
 /// Folder of the chat template among the inputs of a phase.
-pub const TEMPLATE: &str = "inputs/template";
+pub const TEMPLATE: &str = "template";
+
+/// Name of an input of a phase. It is of this plan alone, so that another plan that is refused for the
+/// same work folder has written over nothing.
+pub fn input_name(map_digest: &Digest, name: &str) -> String {
+    format!("inputs/{}/{name}", map_digest.hex().get(..16).unwrap_or_default())
+}
+
+/// The units that a step reads, of whose files it must be known that they are those of the plan.
+pub enum Reads<'a> {
+    /// No input.
+    Nothing,
+    /// The inputs of these units.
+    Units(&'a [u64]),
+}
 
 /// A phase ready to run.
 pub struct PhaseRuntime {
@@ -55,7 +71,7 @@ impl PhaseRuntime {
         work: &WorkFolder,
         index: usize,
         scratch: &Path,
-        progress: &Progress,
+        (reads, progress): (&Reads, &Progress),
     ) -> Result<PhaseRuntime, RunError> {
         let record = &work.record;
         let mut recipe = Recipe::parse(&record.recipe, &record.origin, &record.base)?;
@@ -81,7 +97,7 @@ impl PhaseRuntime {
         let phase =
             recipe.phases.get(index).filter(|phase| phase.name == planned.name).ok_or_else(drifted)?;
         let store = work.phase_store(planned);
-        let inputs = Inputs { store: &store, scratch };
+        let inputs = Inputs { store: &store, scratch, planned };
         let mut sources = Vec::new();
         for (source, facts) in phase.sources.iter().zip(&planned.sources) {
             let found = find_files(source, &supply)?;
@@ -89,23 +105,17 @@ impl PhaseRuntime {
         }
         let cut = Cut { unit_bytes: record.unit_bytes, chunk_bytes: record.chunk_bytes, reversed: false };
         let plan = Plan::of(phase.clone(), sources, cut);
-        check_inputs(&plan, planned)?;
+        check_inputs(&plan, planned, reads)?;
         let blocklist = match planned.blocklist {
             true => Some(Blocklist::load(&inputs.path(BLOCKLIST)?).map_err(|e| unusable(e.into()))?),
             false => None,
         };
-        let tokeniser = inputs.tokeniser(phase, planned, (&recipe, &supply));
+        let tokeniser = inputs.tokeniser(phase, (&recipe, &supply));
         let tokeniser = tokeniser.map_err(|error| match planned.tokenizer {
             Some(_) => unusable(error).into(),
             None => error,
         })?;
-        let template = match &planned.template {
-            Some(name) => {
-                inputs.beside(&format!("{TEMPLATE}/tokenizer_config.json"))?;
-                Some(inputs.path(&format!("{TEMPLATE}/{name}"))?)
-            }
-            None => None,
-        };
+        let template = planned.template.as_deref().map(|name| inputs.template(name)).transpose()?;
         let runtime = PhaseRuntime { recipe, supply, plan, blocklist, tokeniser, template };
         let digest = {
             let stages = runtime.stages()?;
@@ -138,10 +148,12 @@ impl PhaseRuntime {
 struct Inputs<'a> {
     store: &'a Store,
     scratch: &'a Path,
+    planned: &'a PhaseRecord,
 }
 
 impl Inputs<'_> {
     fn path(&self, name: &str) -> Result<PathBuf, RunError> {
+        let name = &input_name(&self.planned.map_digest, name);
         if let Some(folder) = self.store.folder() {
             return Ok(std::path::absolute(folder.join(name)).unwrap_or_else(|_| folder.join(name)));
         }
@@ -152,37 +164,42 @@ impl Inputs<'_> {
         Ok(path)
     }
 
+    /// The chat template, and what lies beside it.
+    fn template(&self, name: &str) -> Result<PathBuf, RunError> {
+        let beside = format!("{TEMPLATE}/tokenizer_config.json");
+        if self.store.size(&input_name(&self.planned.map_digest, &beside))?.is_some() {
+            self.path(&beside)?;
+        }
+        self.path(&format!("{TEMPLATE}/{name}"))
+    }
+
     fn tokeniser(
         &self,
         phase: &ResolvedPhase,
-        planned: &PhaseRecord,
         (recipe, supply): (&Recipe, &Supply),
     ) -> Result<Tokeniser, RunError> {
         let mut loading = phase.clone();
-        if let Some(name) = &planned.tokenizer {
+        if let Some(name) = &self.planned.tokenizer {
             let path = self.path(&format!("{TOKENIZER}/{name}"))?;
             loading.tokenizer = path.to_string_lossy().into_owned();
         }
         render::tokeniser(&loading, &recipe.base, supply)
     }
-
-    /// An input that need not be there.
-    fn beside(&self, name: &str) -> Result<(), RunError> {
-        if self.store.folder().is_none() && self.store.size(name)?.is_some() {
-            self.path(name)?;
-        }
-        Ok(())
-    }
 }
 
 /// Inputs must be what the plan hashed. A file of another time is hashed again: it may be a copy of its
 /// own on this machine.
-fn check_inputs(plan: &Plan, planned: &PhaseRecord) -> Result<(), RunError> {
+fn check_inputs(plan: &Plan, planned: &PhaseRecord, reads: &Reads) -> Result<(), RunError> {
+    let Reads::Units(numbers) = reads else { return Ok(()) };
+    let ranges = numbers.iter().filter_map(|number| planned.units.get(*number as usize));
+    let units = ranges.filter_map(|(first, end)| plan.units.get(*first..*end)).flatten();
+    let read: BTreeSet<(usize, usize)> =
+        units.map(|unit| (unit.source as usize, unit.file as usize)).collect();
     let changed =
         |file: &PlannedFile| RunError::from(SourceError::Changed { path: file.file.path().to_path_buf() });
-    for (source, facts) in plan.sources.iter().zip(&planned.sources) {
-        for (file, facts) in source.files.iter().zip(&facts.files) {
-            if !matches!(file.file.location, Location::Path(_)) {
+    for (number, (source, facts)) in plan.sources.iter().zip(&planned.sources).enumerate() {
+        for (index, (file, facts)) in source.files.iter().zip(&facts.files).enumerate() {
+            if !read.contains(&(number, index)) || !matches!(file.file.location, Location::Path(_)) {
                 continue;
             }
             let (size, modified) = file.stamp;

@@ -1,10 +1,11 @@
 //! The first step: the recipe resolved, inputs hashed and cut, the blocklist built.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::StepError;
-use super::phase::{BLOCKLIST, TEMPLATE, TOKENIZER};
-use super::record::{PLAN, PhaseRecord, WorkRecord, group};
+use super::owner;
+use super::phase::{BLOCKLIST, TEMPLATE, TOKENIZER, input_name};
+use super::record::{PLAN, PhaseRecord, WorkRecord, group, least_bytes};
 use super::status::{Status, status};
 use super::{Scratch, WorkFolder};
 use crate::recipe::resolve::ResolvedPhase;
@@ -12,7 +13,6 @@ use crate::recipe::{Recipe, Supply};
 use crate::run::checks::refuse_benchmarks;
 use crate::run::digests::map_digest;
 use crate::run::error::RunError;
-use crate::run::folder::{Found, OutputFolder};
 use crate::run::measure::facts_of;
 use crate::run::plan::{Cut, Plan, PlannedSource, Unit};
 use crate::run::progress::{Progress, Step};
@@ -56,6 +56,7 @@ pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Resu
     let store = Store::open(&options.work)?;
     let out = options.out.as_deref().map_or_else(|| Ok(store.below("out")), Store::open)?;
     let out = lasting(&out)?;
+    apart(&lasting(&store)?, &out)?;
     let mut recipe = recipe.clone();
     let settled = pull::settle(&mut recipe, &options.pull, progress)?;
     pull::preflight(&settled.supply)?;
@@ -63,14 +64,22 @@ pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Resu
         pull::write_lock(settled.supply.lock(), &options.pull.lock)?;
     }
     let scratch = Scratch::new(None)?;
-    let planning = Planning { recipe: &recipe, options, supply: &settled.supply, scratch: scratch.path() };
+    let mut planning = Planning {
+        recipe: &recipe,
+        options,
+        supply: &settled.supply,
+        scratch: scratch.path(),
+        inputs: Vec::new(),
+    };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
     let pool = pool.map_err(|e| RunError::Threads { threads: options.threads, reason: e.to_string() })?;
     let base = if recipe.base.as_os_str().is_empty() && !Path::new(&options.origin).is_file() {
         recipe.base.clone()
     } else {
-        std::path::absolute(Path::new(".").join(&recipe.base))
-            .map_err(|source| RunError::Read { path: recipe.base.clone(), source })?
+        let base = std::path::absolute(Path::new(".").join(&recipe.base))
+            .map_err(|source| RunError::Read { path: recipe.base.clone(), source })?;
+        // However the recipe was named, its folder has one name.
+        base.components().collect()
     };
     let lock = settled.supply.lock();
     let lock = if lock.pin.is_empty() { None } else { Some(lock.to_toml()) };
@@ -89,11 +98,35 @@ pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Resu
         phases: Vec::new(),
     };
     for phase in &recipe.phases {
-        record.phases.push(pool.install(|| planning.phase(&store, phase))?);
+        let phase = pool.install(|| planning.phase(phase))?;
+        record.phases.push(phase);
     }
     let work = WorkFolder { store, record: record.digested()? };
-    let record = commit(&work)?;
+    let record = commit(&work, &planning.inputs)?;
     status(&WorkFolder { record, ..work })
+}
+
+/// The work folder and the output folder must not lie in each other, but for `WORK/out`: seal removes what
+/// is unfinished in the output folder, and a data set holds nothing but what its manifest names.
+fn apart(work: &str, out: &str) -> Result<(), RunError> {
+    let below = |inner: &str, outer: &str| {
+        let rest = inner.strip_prefix(outer.trim_end_matches('/'));
+        rest.filter(|rest| rest.is_empty() || rest.starts_with('/'))
+            .map(|rest| rest.trim_matches('/').to_owned())
+    };
+    let problem = if below(work, out).is_some() {
+        "holds the work folder"
+    } else if below(out, work).is_some_and(|rest| rest != "out" && !rest.starts_with("out/")) {
+        "lies in the work folder, but not below its `out`"
+    } else {
+        return Ok(());
+    };
+    Err(StepError::Taken {
+        place: out.to_owned(),
+        problem: problem.to_owned(),
+        way_out: "choose another folder with `--out`".to_owned(),
+    }
+    .into())
 }
 
 /// The address of a store for steps that run in other folders.
@@ -104,37 +137,44 @@ fn lasting(store: &Store) -> Result<String, RunError> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-/// Writes the plan, unless one of the same data set is there; gives the one that is there.
-fn commit(work: &WorkFolder) -> Result<WorkRecord, RunError> {
-    let taken = |place: String, problem: &str| StepError::Taken { place, problem: problem.to_owned() };
-    match WorkRecord::read(&work.store) {
-        Ok(there) if there.same_data(&work.record) => return Ok(there),
-        Ok(_) => return Err(taken(work.store.uri(), "holds another plan").into()),
-        Err(RunError::Step(StepError::NoPlan { .. })) => {}
-        Err(error) => return Err(error),
-    }
-    for phase in &work.record.phases {
-        let out = work.out(Some(phase))?;
-        match out.folder() {
-            Some(folder) => {
-                // Its `.work` stays, as a sign whose folder it is.
-                if matches!(OutputFolder::look(folder)?, Found::Sealed(_)) {
-                    return Err(taken(out.uri(), "holds a data set").into());
-                }
-            }
-            None if !out.list("")?.is_empty() => {
-                return Err(taken(out.uri(), "is not empty").into());
-            }
-            None => {}
+/// Writes inputs and plan, unless the plan of another data set is there; gives the plan that is there.
+fn commit(work: &WorkFolder, inputs: &[Input]) -> Result<WorkRecord, RunError> {
+    let same = |there: WorkRecord| {
+        if there.data_digest()? == work.record.data_digest()? {
+            return Ok(there);
         }
+        Err(RunError::from(StepError::Taken {
+            place: work.store.uri(),
+            problem: format!("holds another plan; what differs: {}", there.difference(&work.record)),
+            way_out: "name another work folder, or go on with the recipe, files and `--out` of the plan that is there"
+                .to_owned(),
+        }))
+    };
+    let there = match WorkRecord::read(&work.store) {
+        Ok(there) => Some(same(there)?),
+        Err(RunError::Step(StepError::NoPlan { .. })) => None,
+        Err(error) => return Err(error),
+    };
+    for phase in &work.record.phases {
+        owner::take(work, phase, there.is_some())?;
+    }
+    for input in inputs {
+        work.store.put_file(&input.name, &input.from)?;
+    }
+    if let Some(there) = there {
+        return Ok(there);
     }
     // Of two who plan at once one is first; the other finds the same plan or another.
     work.store.put_new(PLAN, work.record.to_json()?.as_bytes())?;
-    let there = WorkRecord::read(&work.store)?;
-    if there.same_data(&work.record) {
-        return Ok(there);
-    }
-    Err(taken(work.store.uri(), "holds another plan").into())
+    same(WorkRecord::read(&work.store)?)
+}
+
+/// What only this machine may have, and goes along.
+struct Input {
+    /// Name in the work folder.
+    name: String,
+    /// The file here.
+    from: PathBuf,
 }
 
 struct Planning<'a> {
@@ -142,12 +182,12 @@ struct Planning<'a> {
     options: &'a PlanOptions,
     supply: &'a Supply,
     scratch: &'a Path,
+    inputs: Vec<Input>,
 }
 
 impl Planning<'_> {
-    fn phase(&self, store: &Store, phase: &ResolvedPhase) -> Result<PhaseRecord, RunError> {
+    fn phase(&mut self, phase: &ResolvedPhase) -> Result<PhaseRecord, RunError> {
         let (recipe, supply) = (self.recipe, self.supply);
-        let store = store.below(phase.name.as_deref().unwrap_or_default());
         let blocklist = prep::blocklist(phase, &recipe.base, supply)?;
         let plan = Plan::new(phase.clone(), self.options.cut, self.options.limit, supply)?;
         pull::check_evidence(&plan, self.options.pull.evidence)?;
@@ -155,19 +195,38 @@ impl Planning<'_> {
         let tokeniser = render::tokeniser(phase, &recipe.base, supply)?;
         let normaliser = render::normaliser(phase, &tokeniser, supply)?;
         let map_digest = map_digest(&plan, blocklist.as_ref(), &tokeniser, &normaliser)?;
+        let mut keep = |name: &str, from: PathBuf| {
+            let name = input_name(&map_digest, name);
+            let folder = phase.name.as_ref().map(|phase| format!("{phase}/")).unwrap_or_default();
+            self.inputs.push(Input { name: format!("{folder}{name}"), from });
+        };
         if let Some(blocklist) = &blocklist {
-            let path = self.scratch.join("blocklist.blk");
+            let path = self.scratch.join(format!("{}.blk", phase.name.as_deref().unwrap_or("blocklist")));
             let mut file = AtomicFile::create(&path)?;
             blocklist.write_to(&mut file).map_err(|e| RunError::write(&path, e))?;
             file.commit()?;
-            store.put_file(BLOCKLIST, &path)?;
+            keep(BLOCKLIST, path);
         }
+        let mut keep_named = |folder: &str, path: &Path| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            keep(&format!("{folder}/{name}"), path.to_path_buf());
+            name
+        };
+        let tokenizer = own_tokenizer(phase, &recipe.base).map(|path| keep_named(TOKENIZER, &path));
+        let own_template = phase.template.as_ref().filter(|_| phase.template_want.is_none());
+        let template = own_template.map(|path| {
+            let beside = path.with_file_name("tokenizer_config.json");
+            if beside.is_file() {
+                keep_named(TEMPLATE, &beside);
+            }
+            keep_named(TEMPLATE, path)
+        });
         Ok(PhaseRecord {
             name: phase.name.clone(),
             map_digest,
             blocklist: blocklist.is_some(),
-            tokenizer: self.keep_tokenizer(&store, phase)?,
-            template: keep_template(&store, phase)?,
+            tokenizer,
+            template,
             sources: plan.sources.iter().map(facts_of).collect(),
             joined: plan.sources.iter().map(joined).collect(),
             thresholds: plan.sources.iter().map(|source| sampling::first_threshold(&plan, source)).collect(),
@@ -182,35 +241,16 @@ impl Planning<'_> {
             let file = source.and_then(|source| source.files.get(unit.file as usize));
             file.map_or(0, |file| file.text_bytes / file.cuts.len().max(1) as u64)
         };
-        let least = self.options.read_bytes.saturating_mul(u64::from(plan.partitions));
+        let total = plan.units.iter().map(bytes).sum();
+        let least = least_bytes(total, plan.partitions, self.options.read_bytes);
         group(&plan.units, bytes, least.max(self.options.cut.unit_bytes))
     }
-
-    /// A tokenizer that only this machine may have goes along.
-    fn keep_tokenizer(&self, store: &Store, phase: &ResolvedPhase) -> Result<Option<String>, RunError> {
-        if phase.tokenizer == BUILT_IN || phase.tokenizer_want.is_some() {
-            return Ok(None);
-        }
-        keep(store, TOKENIZER, &self.recipe.base.join(&phase.tokenizer)).map(Some)
-    }
 }
 
-/// A chat template that only this machine may have goes along.
-fn keep_template(store: &Store, phase: &ResolvedPhase) -> Result<Option<String>, RunError> {
-    let Some(path) = phase.template.as_ref().filter(|_| phase.template_want.is_none()) else {
-        return Ok(None);
-    };
-    let beside = path.with_file_name("tokenizer_config.json");
-    if beside.is_file() {
-        keep(store, TEMPLATE, &beside)?;
-    }
-    keep(store, TEMPLATE, path).map(Some)
-}
-
-fn keep(store: &Store, folder: &str, path: &Path) -> Result<String, RunError> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    store.put_file(&format!("{folder}/{name}"), path)?;
-    Ok(name)
+/// A tokenizer that only this machine may have.
+fn own_tokenizer(phase: &ResolvedPhase, base: &Path) -> Option<PathBuf> {
+    let own = phase.tokenizer != BUILT_IN && phase.tokenizer_want.is_none();
+    own.then(|| base.join(&phase.tokenizer))
 }
 
 fn joined(source: &PlannedSource) -> Vec<String> {

@@ -142,18 +142,49 @@ impl WorkRecord {
         Ok(WorkRecord { digest: format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes())), ..rest })
     }
 
-    /// Whether both give the same data set: they may cut the work differently.
-    pub fn same_data(&self, other: &WorkRecord) -> bool {
-        self.uncut() == other.uncut()
-    }
-
-    fn uncut(&self) -> WorkRecord {
-        let mut record = WorkRecord { digest: String::new(), chunk_bytes: 0, unit_bytes: 0, ..self.clone() };
+    /// The digest of what decides about the data set: two plans with the same one may cut the work
+    /// differently, and name the recipe differently.
+    ///
+    /// # Errors
+    /// None in practice; the serialiser's words.
+    pub fn data_digest(&self) -> Result<String, RunError> {
+        let mut record = WorkRecord {
+            digest: String::new(),
+            origin: String::new(),
+            chunk_bytes: 0,
+            unit_bytes: 0,
+            ..self.clone()
+        };
         for phase in &mut record.phases {
             phase.units.clear();
-            phase.sources.iter_mut().flat_map(|source| &mut source.files).for_each(|file| file.cuts.clear());
+            for file in phase.sources.iter_mut().flat_map(|source| &mut source.files) {
+                file.cuts.clear();
+                file.modified = None;
+            }
         }
-        record
+        Ok(record.digested()?.digest)
+    }
+
+    /// What another plan would change, in words.
+    pub fn difference(&self, other: &WorkRecord) -> String {
+        let files = |record: &WorkRecord| -> Vec<(String, u64)> {
+            let sources = record.phases.iter().flat_map(|phase| &phase.sources);
+            sources.flat_map(|source| &source.files).map(|file| (file.sha256.clone(), file.size)).collect()
+        };
+        let differs = [
+            (self.recipe != other.recipe, "the recipe"),
+            (self.lock != other.lock, "the lock of the recipe"),
+            (self.base != other.base, "the folder of the recipe"),
+            (self.out != other.out, "`--out`"),
+            (self.stream != other.stream, "`--stream`"),
+            (files(self) != files(other), "the files of the sources"),
+        ];
+        let differs: Vec<&str> =
+            differs.iter().filter(|(differs, _)| *differs).map(|(_, name)| *name).collect();
+        match differs.as_slice() {
+            [] => "what the recipe names, or `--limit`".to_owned(),
+            names => names.join(", "),
+        }
     }
 
     /// The plan as text.
@@ -164,6 +195,17 @@ impl WorkRecord {
         let text = serde_json::to_string_pretty(self);
         Ok(text.map_err(|e| RunError::Manifest { reason: e.to_string() })? + "\n")
     }
+}
+
+/// Blocks of tokens that select lists in memory, at most, about: units × partitions.
+const MOST_BLOCKS: u64 = 1 << 22;
+
+/// Bytes that a unit has at least, so that a partition reads `read_bytes` of it and there are not more
+/// than [`MOST_BLOCKS`].
+pub fn least_bytes(total: u64, partitions: u32, read_bytes: u64) -> u64 {
+    let partitions = u64::from(partitions);
+    let bounded = u128::from(total) * u128::from(partitions) / u128::from(MOST_BLOCKS);
+    read_bytes.saturating_mul(partitions).max(u64::try_from(bounded).unwrap_or(u64::MAX))
 }
 
 /// Ranges of files to units of work: neighbours are put together until a unit has so many bytes that a
@@ -181,4 +223,24 @@ pub fn group(units: &[Unit], bytes: impl Fn(&Unit) -> u64, least: u64) -> Vec<(u
         }
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_times_partitions_is_bounded() {
+        for total in [1u64 << 20, 1 << 30, 3_000_000_000_000, 100_000_000_000_000] {
+            for partitions in [1u32, 16, 4_471, 44_700, 1_490_000] {
+                let least = least_bytes(total, partitions, 1 << 14);
+                let units = total.div_ceil(least.max(1));
+                assert!(
+                    units * u64::from(partitions) <= MOST_BLOCKS + u64::from(partitions),
+                    "{total} {partitions}"
+                );
+                assert!(least >= (1 << 14) * u64::from(partitions));
+            }
+        }
+    }
 }

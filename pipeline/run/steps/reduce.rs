@@ -8,8 +8,10 @@ use rayon::prelude::*;
 
 use super::blocks::BlockTokens;
 use super::error::StepError;
+use super::group::is_damage;
 use super::map::rounds;
-use super::phase::PhaseRuntime;
+use super::owner;
+use super::phase::{PhaseRuntime, Reads};
 use super::record::PhaseRecord;
 use super::sealed;
 use super::select::{SUMMARY, heal, local, whole_sources};
@@ -48,8 +50,9 @@ pub fn reduce(
         if missing.is_empty() {
             continue;
         }
+        owner::check(work, phase, &out)?;
         let scratch = Scratch::new(options.scratch.as_deref())?;
-        let runtime = PhaseRuntime::open(work, index, scratch.path(), progress)?;
+        let runtime = PhaseRuntime::open(work, index, scratch.path(), (&Reads::Nothing, progress))?;
         let step = ReduceStep::open(work, phase, &runtime, (&store, &out, scratch.path()))?;
         progress.partitions.1.store(missing.len() as u64, std::sync::atomic::Ordering::Relaxed);
         let one = |number: &u32| match step.partition(*number, progress) {
@@ -123,7 +126,8 @@ impl<'a> ReduceStep<'a> {
         runtime: &'a PhaseRuntime,
         (store, out, scratch): (&'a Store, &'a Store, &'a Path),
     ) -> Result<Self, RunError> {
-        let rules = Rules::new(&runtime.plan, &whole_sources(runtime, &rounds(store, phase)?));
+        let rounds = rounds(store, phase)?;
+        let rules = Rules::new(&runtime.plan, &whole_sources(runtime, &rounds));
         let folder = match store.folder() {
             Some(folder) => folder.join("select"),
             None => {
@@ -133,6 +137,7 @@ impl<'a> ReduceStep<'a> {
         };
         let again = format!("potable select --work {}", work.store.uri());
         sealed::check_selection(store, "summary.json", &folder.join("summary.json"), &again)?;
+        sealed::check_rounds(store, &rounds, &again)?;
         let selection = Selection::open(&folder)?;
         Ok(ReduceStep { work, phase, runtime, store, out, scratch, rules, selection })
     }
@@ -147,7 +152,11 @@ impl<'a> ReduceStep<'a> {
 
     /// Turns the error of a file of the selection into one that has the phase selected again.
     pub fn named(&self, error: RunError) -> RunError {
-        let (RunError::Staged { path, .. } | RunError::Read { path, .. }) = &error else { return error };
+        let path = match &error {
+            RunError::Staged { path, .. } => path,
+            RunError::Read { path, source } if is_damage(source) => path,
+            _ => return error,
+        };
         let parent = path.parent().and_then(Path::file_name);
         let Some(name) = path.file_name().filter(|_| parent.is_some_and(|name| name == "select")) else {
             return error;

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use potable_manifests::{Digest, Manifest, RunBlock};
 
 use super::map::LOGS;
-use super::phase::PhaseRuntime;
+use super::owner::{self, MANIFEST};
+use super::phase::{PhaseRuntime, Reads};
 use super::record::PhaseRecord;
 use super::reduce::{ReduceStep, check_selected};
 use super::select::{SUMMARY, Units, excluded_keys, heal, local};
 use super::{Scratch, StepOptions, WorkFolder, pool};
 use crate::run::digests::PlanDigest;
 use crate::run::error::RunError;
-use crate::run::folder::{OutputFolder, remove};
+use crate::run::folder::{OWNER, OutputFolder, remove};
 use crate::run::layout::Layout;
 use crate::run::map::ranges_read;
 use crate::run::prep::{PrepReport, write_index};
@@ -42,7 +43,7 @@ pub fn seal(
         let (store, out) = (work.phase_store(phase), work.out(Some(phase))?);
         let scratch = Scratch::new(options.scratch.as_deref())?;
         let step = SealStep { work, phase, stores: (&store, &out), scratch: scratch.path(), progress };
-        let manifest = match step.sealed()? {
+        let manifest = match owner::sealed_by(work, phase, &out)? {
             Some(manifest) => (manifest, true),
             None => {
                 let sealed = step.run(index, options.threads, run).map_err(|error| heal(&store, error))?;
@@ -75,22 +76,11 @@ struct SealStep<'a> {
 }
 
 impl SealStep<'_> {
-    /// The manifest that is there already: a manifest in the output folder is this plan's, since nobody
-    /// else may write there.
-    fn sealed(&self) -> Result<Option<Manifest>, RunError> {
-        let bytes = match self.stores.1.get(MANIFEST) {
-            Err(error) if error.is_not_found() => return Ok(None),
-            bytes => bytes?,
-        };
-        let place = self.stores.1.place(MANIFEST);
-        let bad = |e: String| RunError::Manifest { reason: format!("{place}: {e}") };
-        Ok(Some(Manifest::from_slice(&bytes).map_err(|e| bad(e.to_string()))?))
-    }
-
     fn run(&self, index: usize, threads: usize, run: &RunBlock) -> Result<Manifest, RunError> {
         let (store, out) = self.stores;
         check_selected(self.work, store)?;
-        let runtime = PhaseRuntime::open(self.work, index, self.scratch, self.progress)?;
+        owner::check(self.work, self.phase, out)?;
+        let runtime = PhaseRuntime::open(self.work, index, self.scratch, (&Reads::Nothing, self.progress))?;
         let step = ReduceStep::open(self.work, self.phase, &runtime, (store, out, self.scratch))?;
         let results = step.results()?;
         let near = (step.selection.summary.near > 0).then_some(NEAR);
@@ -123,6 +113,7 @@ impl SealStep<'_> {
         let beside = beside.map_err(|error| step.named(error))?;
         let stages = runtime.stages()?;
         let plan_digest = self.plan_digest(&runtime)?;
+        owner::announce(self.work, self.phase, &plan_digest)?;
         let manifest = Sealing {
             name: &runtime.recipe.name,
             ranges: &ranges_read(&self.ranges(&parts)?)?,
@@ -204,12 +195,10 @@ impl SealStep<'_> {
         }
         match out.folder() {
             Some(folder) => remove_unfinished(folder),
-            None => Ok(()),
+            None => Ok(out.delete(OWNER)?),
         }
     }
 }
-
-const MANIFEST: &str = "manifest.json";
 
 /// Removes what killed steps were writing in the output folder: all of it is written, so that nobody
 /// needs to write here any more.

@@ -48,12 +48,15 @@ pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|e| e.to_string())
 }
 
-/// Writes down the checksums of a selection that was made in `folder`.
+/// Name under which the rounds that a selection is made of are written down.
+const ROUNDS: &str = "rounds";
+
+/// Writes down the checksums of a selection that was made in `folder` of the rounds of map.
 ///
 /// # Errors
 /// What the file system or the store says.
-pub fn write_digests(store: &Store, folder: &Path) -> Result<(), RunError> {
-    let mut digests = BTreeMap::new();
+pub fn write_digests(store: &Store, folder: &Path, rounds: &[Vec<u64>]) -> Result<(), RunError> {
+    let mut digests = BTreeMap::from([(ROUNDS, rounds_digest(rounds)?)]);
     for name in CHECKED {
         let path = folder.join(name);
         if path.exists() {
@@ -69,15 +72,26 @@ pub fn write_digests(store: &Store, folder: &Path) -> Result<(), RunError> {
 /// # Errors
 /// A damaged file; what the file system or the store says.
 pub fn check_selection(store: &Store, name: &str, path: &Path, again: &str) -> Result<(), RunError> {
-    let digests = match store.get(DIGESTS) {
-        Err(error) if error.is_not_found() => None,
-        bytes => from_bytes::<BTreeMap<String, String>>(&bytes?).ok(),
-    };
-    let written = digests.as_ref().and_then(|digests| digests.get(name));
-    if written.is_some() && path.exists() && written == Some(&digest_of(path)?) {
+    let digests = written_digests(store)?;
+    let written = digests.get(name);
+    let read_error = |source| RunError::Read { path: path.to_path_buf(), source };
+    let there = path.try_exists().map_err(read_error)?;
+    if written.is_some() && there && written == Some(&digest_of(path)?) {
         return Ok(());
     }
     Err(spoilt(store, &store.place(&format!("select/{name}")), again)?.into())
+}
+
+/// Checks that a selection is made of all these rounds of map. If not, one of them was lost since, and the
+/// selection is none any more.
+///
+/// # Errors
+/// A round that was lost; what the store says.
+pub fn check_rounds(store: &Store, rounds: &[Vec<u64>], again: &str) -> Result<(), RunError> {
+    if written_digests(store)?.get(ROUNDS) == Some(&rounds_digest(rounds)?) {
+        return Ok(());
+    }
+    Err(spoilt(store, &store.place(ROUNDS), again)?.into())
 }
 
 /// A selection of which something is damaged is removed, so that it is made again.
@@ -92,6 +106,18 @@ pub fn spoilt(store: &Store, place: &str, again: &str) -> Result<StepError, RunE
         names: vec![SUMMARY.to_owned()],
         again: again.to_owned(),
     })
+}
+
+/// The checksums that are written down; none if they are not there or damaged.
+fn written_digests(store: &Store) -> Result<BTreeMap<String, String>, RunError> {
+    match store.get(DIGESTS) {
+        Err(error) if error.is_not_found() => Ok(BTreeMap::new()),
+        bytes => Ok(from_bytes(&bytes?).unwrap_or_default()),
+    }
+}
+
+fn rounds_digest(rounds: &[Vec<u64>]) -> Result<String, RunError> {
+    Ok(format!("{:032x}", xxh3_128(&to_bytes(&rounds)?)))
 }
 
 fn digest_of(path: &Path) -> Result<String, RunError> {

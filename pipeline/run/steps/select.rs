@@ -9,7 +9,7 @@ use super::blocks::{BlockRef, blocks_name};
 use super::error::StepError;
 use super::group::{Part, StagedGroup};
 use super::map::{Task, all_tasks, round_name, rounds, undone};
-use super::phase::PhaseRuntime;
+use super::phase::{PhaseRuntime, Reads};
 use super::record::PhaseRecord;
 use super::sealed;
 use super::{Scratch, StepOptions, WorkFolder, pool};
@@ -110,7 +110,10 @@ impl Units {
         for task in &tasks {
             let name = task.staged();
             let path = local(store, scratch, &name)?;
-            let group = StagedGroup::open(&path).map_err(|reason| damaged(work, store, *task, reason))?;
+            let group = StagedGroup::open(&path).map_err(|error| match error {
+                RunError::Staged { reason, .. } => damaged(work, store, *task, reason),
+                error => error,
+            })?;
             if group.header.map_digest != phase.map_digest.as_str() || group.header.unit != task.unit {
                 return Err(damaged(work, store, *task, "it is of another unit".to_owned()));
             }
@@ -209,8 +212,11 @@ struct SelectStep<'a> {
 
 impl SelectStep<'_> {
     fn run(&self, index: usize, threads: usize) -> Result<Selected, RunError> {
+        if self.waits_for_a_round()? {
+            return Ok(Selected::More(vec![self.phase.name.clone()]));
+        }
         let units = Units::open(self.work, self.phase, self.store, self.scratch)?;
-        let runtime = PhaseRuntime::open(self.work, index, self.scratch, self.progress)?;
+        let runtime = PhaseRuntime::open(self.work, index, self.scratch, (&Reads::Nothing, self.progress))?;
         let parts = units.parts();
         let ledgers: Vec<&ChunkLedger> = parts.iter().map(StagedRows::ledger).collect();
         check_rows(&runtime.plan, &ledgers)?;
@@ -242,11 +248,19 @@ impl SelectStep<'_> {
         Ok(Selected::Done)
     }
 
+    /// Whether a select before this one opened a further round, which is all that is not mapped.
+    fn waits_for_a_round(&self) -> Result<bool, RunError> {
+        let rounds = rounds(self.store, self.phase)?;
+        let missing = undone(self.store, self.phase, &rounds)?;
+        let last = rounds.len() as u32;
+        Ok(last > 1 && !missing.is_empty() && missing.iter().all(|task| task.round == last))
+    }
+
     fn publish(&self, units: &Units, selection: &Selection, folder: &Path) -> Result<(), RunError> {
         for (partition, blocks) in units.blocks() {
             self.store.put(&blocks_name(partition), &sealed::to_bytes(&blocks)?)?;
         }
-        sealed::write_digests(self.store, folder)?;
+        sealed::write_digests(self.store, folder, &units.rounds)?;
         // The summary is the last one, and the commit.
         for name in selection.names() {
             self.store.put_file(&format!("select/{name}"), &folder.join(&name))?;
