@@ -76,18 +76,22 @@ impl PlanDigest<'_> {
 
 /// The digest of a file of keys; of nothing, where there is none.
 fn keys_digest(keys: Option<&Path>) -> Result<Digest, RunError> {
-    let mut hasher = Hasher::new();
-    if let Some(path) = keys {
-        let read_error = |source| RunError::Read { path: path.to_path_buf(), source };
-        let mut file = File::open(path).map_err(read_error)?;
-        let mut piece = vec![0; 1 << 16];
-        loop {
-            let read = file.read(&mut piece).map_err(read_error)?;
-            match piece.get(..read) {
-                Some(piece) if !piece.is_empty() => hasher.update(piece),
-                _ => break,
-            }
+    keys.map_or_else(|| Ok(Hasher::new().finish()), file_digest)
+}
+
+/// SHA-256 of the bytes of a file.
+///
+/// # Errors
+/// What the file system says.
+pub fn file_digest(path: &Path) -> Result<Digest, RunError> {
+    let read_error = |source| RunError::Read { path: path.to_path_buf(), source };
+    let mut file = File::open(path).map_err(read_error)?;
+    let (mut hasher, mut piece) = (Hasher::new(), vec![0; 1 << 16]);
+    loop {
+        let read = file.read(&mut piece).map_err(read_error)?;
+        match piece.get(..read) {
+            Some(piece) if !piece.is_empty() => hasher.update(piece),
+            _ => return Ok(hasher.finish()),
         }
     }
-    Ok(hasher.finish())
 }

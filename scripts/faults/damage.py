@@ -51,10 +51,11 @@ def upto(steps, last):
 
 
 def staged(steps):
-    """All files of the work folder, but the plan and locks."""
-    work = pathlib.Path(steps.work)
-    return sorted(path for path in work.glob("**/*") if path.is_file() and path.name not in ("plan.json", "lock")
-                  and not path.is_relative_to(steps.out) and path.stat().st_size > 0)
+    """All files of the work folder but the plan and locks, and the shards that are not sealed yet."""
+    work, shards = pathlib.Path(steps.work), steps.out / "shards"
+    return sorted(path for path in (*work.glob("**/*"), *shards.glob("**/*"))
+                  if path.is_file() and path.name not in ("plan.json", "lock")
+                  and (path.is_relative_to(shards) or not path.is_relative_to(steps.out)) and path.stat().st_size > 0)
 
 
 HOW = ("one byte changed", "cut short", "emptied", "removed", "bytes added")
@@ -90,7 +91,7 @@ def damaged(setting, made, after, how):
         failed = steps.finish()
         steps.check()
     except Failure as failure:
-        names = ", ".join(str(path.relative_to(steps.work)) for path in chosen)
+        names = ", ".join(str(path.relative_to(steps.out.parent)) for path in chosen)
         raise Failure(f"{how} after {after}: {names}: {failure}") from None
     return len(chosen), len(failed)
 

@@ -2,7 +2,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{Case, Ran, chats, chats_from, ran};
+use crate::harness::{Case, Ran, chats, chats_from, files_below, put, ran};
 use crate::s3_stub::{Fault, S3Stub};
 
 const RECIPE: &str = "[[source]]\nname = \"a\"\npath = [PATHS]\n";
@@ -78,6 +78,29 @@ fn an_object_is_fetched_once_and_one_that_changed_is_fetched_again() {
     assert_eq!(objects.prep("new").code, 0);
     assert_eq!((fetched("x.jsonl"), fetched("y.jsonl")), (1, 2));
     assert_ne!(objects.digest("new"), first);
+}
+
+#[test]
+fn a_copy_that_was_harmed_after_the_plan_is_fetched_again() {
+    let objects = Objects::new();
+    objects.recipe("\"s3://bucket/data/*.jsonl\"");
+    assert_eq!(objects.prep("out").code, 0);
+    let step = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_potable"));
+        command.current_dir(objects.case.path("")).args(args).args(["--work", "work"]);
+        objects.settle(&mut command);
+        ran(&mut command)
+    };
+    assert_eq!(step(&["plan", "recipe.toml"]).code, 0);
+    let copies = files_below(&objects.case.path("cache"));
+    let copy = copies.iter().find(|path| path.ends_with("y.jsonl")).unwrap();
+    let harmed = std::fs::read_to_string(copy).unwrap().replace("river", "rover");
+    put(copy, harmed.as_bytes());
+    for name in ["map", "select", "reduce", "seal"] {
+        let ran = step(&[name]);
+        assert_eq!(ran.code, 0, "{name}: {}", ran.stderr);
+    }
+    assert_eq!(objects.digest("work/out"), objects.digest("out"));
 }
 
 #[test]

@@ -557,6 +557,33 @@ fn found_and_made_again(damage: fn(&Path)) {
 }
 
 #[test]
+fn a_shard_that_is_damaged_gone_or_cut_before_seal_is_written_again() {
+    let case = mixed();
+    let prep = case.run("prep", &[]);
+    assert_eq!(prep.code, 0, "{}", prep.stderr);
+    let work = Work::plan(&case, "work", &[]);
+    for step in ["map", "select", "select", "reduce"] {
+        work.step(step, &[]);
+    }
+    while work.next() != "seal" {
+        work.step(&work.next(), &[]);
+    }
+    let cut = |path: &Path| put(path, &std::fs::read(path).unwrap()[1..]);
+    for harm in [damage, |path: &Path| std::fs::remove_file(path).unwrap(), cut] {
+        let shards = files_below(&work.path("out/shards"));
+        shards.iter().step_by(2).for_each(|path| harm(path));
+        let shown = shards[0].file_name().unwrap().to_str().unwrap();
+        work.step("seal", &[]).is_refusal(&[shown, "potable reduce"]);
+        heal(&work);
+        assert_eq!(work.digest(), digest(&case.path("prep")));
+        assert_eq!(contents(&work.path("out")), contents(&case.path("prep")));
+        for name in ["out/manifest.json", "out/manifest.json.sha256"] {
+            std::fs::remove_file(work.path(name)).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_damaged_plan_is_refused() {
     let case = plain();
     let work = Work::plan(&case, "work", &[]);

@@ -93,7 +93,7 @@ impl StepError {
                     .to_owned()
             }
             StepError::Taken { way_out, .. } | StepError::TooEarly { way_out, .. } => way_out.clone(),
-            StepError::Damaged { again, .. } => format!("it was removed; run `{again}` to have it made again"),
+            StepError::Damaged { again, .. } => format!("what led to it was removed; run `{again}` to have it made again"),
         }
     }
 }

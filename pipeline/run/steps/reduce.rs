@@ -16,6 +16,7 @@ use super::record::PhaseRecord;
 use super::sealed;
 use super::select::{SUMMARY, heal, local, whole_sources};
 use super::{Scratch, StepOptions, WorkFolder, checked, pool};
+use crate::run::digests::file_digest;
 use crate::run::error::RunError;
 use crate::run::layout::Layout;
 use crate::run::progress::{Progress, Step};
@@ -283,5 +284,30 @@ impl<'a> ReduceStep<'a> {
             results.push(result);
         }
         Ok(results)
+    }
+
+    /// Checks that the shards in a folder are what reduce wrote. Those in a bucket are not fetched for it:
+    /// their sizes were looked at.
+    ///
+    /// # Errors
+    /// A shard with other bytes: the result of its partition is named, so that it is written again.
+    pub fn check_shards(&self, results: &[PartitionResult]) -> Result<(), RunError> {
+        let Some(out) = self.out.folder() else { return Ok(()) };
+        let one = |(number, result): (usize, &PartitionResult)| {
+            for (path, digest, _) in result.shards.iter().flat_map(|(_, files)| files) {
+                if file_digest(&out.join(path))? != *digest {
+                    let name = result_name(number as u32);
+                    return Err(RunError::from(StepError::Damaged {
+                        place: self.out.place(path),
+                        reason: "it is not what was written".to_owned(),
+                        names: vec![name],
+                        again: format!("potable reduce --work {}", self.work.store.uri()),
+                    }));
+                }
+            }
+            Ok(())
+        };
+        let checked: Vec<Result<(), RunError>> = results.par_iter().enumerate().map(one).collect();
+        checked.into_iter().collect()
     }
 }

@@ -83,6 +83,8 @@ impl SealStep<'_> {
         let runtime = PhaseRuntime::open(self.work, index, self.scratch, (&Reads::Nothing, self.progress))?;
         let step = ReduceStep::open(self.work, self.phase, &runtime, (store, out, self.scratch))?;
         let results = step.results()?;
+        let pool = pool(threads)?;
+        pool.install(|| step.check_shards(&results))?;
         let near = (step.selection.summary.near > 0).then_some(NEAR);
         for file in [OVERLONG].into_iter().chain(near) {
             let path = local(store, self.scratch, &format!("select/{file}"))?;
@@ -109,7 +111,7 @@ impl SealStep<'_> {
         let tokens = step.tokens(&everything)?;
         let results_folder = self.scratch.join("results");
         let reduction = step.reduction(&layout, &tokens, (&made, &results_folder), self.progress);
-        let beside = pool(threads)?.install(|| reduction.write_calibration(&results));
+        let beside = pool.install(|| reduction.write_calibration(&results));
         let beside = beside.map_err(|error| step.named(error))?;
         let stages = runtime.stages()?;
         let plan_digest = self.plan_digest(&runtime)?;
