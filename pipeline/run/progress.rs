@@ -63,6 +63,7 @@ impl Progress {
     /// Asks the run to stop at the next safe place.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        crate::store::hold::release();
     }
 
     /// Whether the run was asked to stop.

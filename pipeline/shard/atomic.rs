@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use potable_manifests::{Digest, Hasher};
 
 use crate::run::error::RunError;
+use crate::store::hold::before_naming;
 
 /// A file under a temporary name until [`AtomicFile::commit`], which syncs and renames it. Dropped
 /// before that, it is removed.
@@ -44,6 +45,7 @@ impl AtomicFile {
     pub fn commit(mut self) -> Result<(Digest, u64), RunError> {
         let wrap = |e| RunError::write(&self.path, e);
         self.file.sync_all().map_err(wrap)?;
+        before_naming(&self.path);
         std::fs::rename(&self.temporary, &self.path).map_err(wrap)?;
         self.committed = true;
         if let Some(folder) = self.path.parent()

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tempfile::NamedTempFile;
 
 use super::error::StoreError;
-use super::parent;
+use super::{hold, parent};
 
 /// Names of files that are being written: random, and taken only if free, so that no two writers on
 /// any machines share one.
@@ -49,6 +49,7 @@ impl Folder {
         }
         let mut file = temporary(&parent(&path)).map_err(wrap)?;
         file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(wrap)?;
+        hold::before_naming(&path);
         let written = link_new(file.path(), &path).map_err(wrap)?;
         sync_folder(&path);
         Ok(written)
@@ -170,6 +171,7 @@ pub(super) fn write_to(
     let mut file = temporary(&parent(path))?;
     fill(&mut file)?;
     file.as_file().sync_all()?;
+    hold::before_naming(path);
     file.persist(path).map_err(|e| e.error)?;
     sync_folder(path);
     Ok(())

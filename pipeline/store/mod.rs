@@ -20,6 +20,7 @@ pub mod error;
 #[cfg(feature = "object-store")]
 mod exchange;
 mod folder;
+pub(crate) mod hold;
 
 #[cfg(feature = "object-store")]
 pub use config::StoreConfig;

@@ -1,11 +1,13 @@
 //! Same recipe, same bytes: whatever the threads, the cut, the order of units, a kill on the way.
 
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
 
 use parquet::basic::Compression;
 
 use super::harness::{Case, DataSet, chat, chats, chats_from, files_below, lines, parquet_bytes, question};
+use super::held::Held;
 
 /// Sources of every format, duplicates across them, a cap, dropped rows, validation.
 fn case() -> Case {
@@ -93,32 +95,12 @@ fn the_manifest_digest_covers_what_decides_the_data_and_not_who_made_it() {
     assert_ne!(case.prep("cap", &[]).digest(), data.digest());
 }
 
-/// A spin over `done` until the child has ended; kills it as soon as `done` is true.
-fn kill_when(command: &mut Command, signal: &str, done: impl Fn() -> bool) -> ExitStatus {
-    let mut child: Child = command.spawn().unwrap();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if done() {
-            if signal == "-KILL" {
-                child.kill().unwrap();
-                return child.wait().unwrap();
-            }
-            let pid = child.id().to_string();
-            assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-            return child.wait().unwrap();
-        }
-        std::thread::yield_now();
+/// Kills the command when it is about to give file `after`, from 0, of those whose path contains `part` its name.
+fn kill_at(case: &Case, command: &mut Command, after: usize, part: &str) {
+    match Held::start(case, command, after, part) {
+        Ok(held) => held.kill(),
+        Err(ran) => panic!("no file {after} of `{part}`: exit status {}: {}", ran.code, ran.stderr),
     }
-}
-
-fn count(folder: &Path, part: &str, extension: &str) -> usize {
-    let ours = |path: &&std::path::PathBuf| {
-        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        !hidden && path.to_string_lossy().contains(part) && path.extension().is_some_and(|e| e == extension)
-    };
-    files_below(folder).iter().filter(ours).count()
 }
 
 #[test]
@@ -127,22 +109,24 @@ fn a_run_killed_at_any_point_of_map_and_reduce_goes_on_to_the_same_bytes() {
     let first = case.prep("undisturbed", &[]);
     let cut = ["--unit-bytes", "2500", "--chunk-bytes", "300"];
     let out = case.path("out");
-    for (part, extension, target) in [
-        ("/.work/map-", "arrow", 1),
-        ("/.work/map-", "arrow", 7),
-        ("/.work/map-", "done", 3),
-        ("/.work/map-", "arrow", 60),
-        ("/.work/reduce-", "json", 1),
-        ("/.work/reduce-", "json", 4),
-        ("/dropped/", "parquet", 1),
+    // Each run goes on from where the one before was killed.
+    for (after, part) in [
+        (0, "/.work/map-"),
+        (7, "/.work/map-"),
+        (2, ".done"),
+        (40, "/.work/map-"),
+        (0, "/.work/select-"),
+        (0, "/shards/"),
+        (0, "/.work/reduce-"),
+        (3, "/.work/reduce-"),
+        (3, "/shards/"),
+        (0, "/dropped/"),
+        (0, "/recipe.lock"),
+        (0, "/manifest.json"),
+        (1, "/manifest.json"),
     ] {
-        let status =
-            kill_when(&mut case.command("out", &cut), "-KILL", || count(&out, part, extension) >= target);
-        let sealed = out.join("manifest.json").exists();
-        assert!(status.code().is_none() || sealed, "it ended with {status}");
-        if sealed {
-            break;
-        }
+        kill_at(&case, &mut case.command("out", &cut), after, part);
+        assert!(!out.join("manifest.json").exists());
     }
     same(&case.prep("out", &cut), &first, "after the kills");
     assert!(!out.join(".work/map").exists());
@@ -152,10 +136,8 @@ fn a_run_killed_at_any_point_of_map_and_reduce_goes_on_to_the_same_bytes() {
 fn a_killed_run_does_not_do_finished_work_again() {
     let case = case();
     let cut = ["--unit-bytes", "2500", "--chunk-bytes", "300", "--keep-work"];
-    let out = case.path("out");
-    let status =
-        kill_when(&mut case.command("out", &cut), "-KILL", || count(&out, "/.work/map-", "done") >= 3);
-    assert_eq!(status.code(), None, "it ended before it was killed");
+    // The other thread may not yet have named the one before.
+    kill_at(&case, &mut case.command("out", &cut), 4, ".done");
     let finished: Vec<_> = case
         .stamps("out/.work")
         .into_iter()
@@ -175,8 +157,7 @@ fn a_killed_run_may_go_on_with_another_cut_and_other_threads() {
     let first = case.prep("undisturbed", &[]);
     let out = case.path("out");
     let mut command = case.command("out", &["--unit-bytes", "2500", "--chunk-bytes", "300"]);
-    let status = kill_when(&mut command, "-KILL", || count(&out, "/.work/map-", "arrow") >= 9);
-    assert_eq!(status.code(), None, "it ended before it was killed");
+    kill_at(&case, &mut command, 9, ".arrow");
     assert!(!out.join("manifest.json").exists());
     same(&case.prep("out", &["--threads", "1", "--chunk-bytes", "1000"]), &first, "another cut");
 }
@@ -184,11 +165,8 @@ fn a_killed_run_may_go_on_with_another_cut_and_other_threads() {
 #[test]
 fn a_recipe_changed_after_a_kill_uses_nothing_of_the_old_work() {
     let case = case();
-    let out = case.path("out");
     let cut = ["--unit-bytes", "2500", "--chunk-bytes", "300"];
-    let status =
-        kill_when(&mut case.command("out", &cut), "-KILL", || count(&out, "/.work/reduce-", "json") >= 2);
-    assert_eq!(status.code(), None, "it ended before it was killed");
+    kill_at(&case, &mut case.command("out", &cut), 2, "/.work/reduce-");
     let text = std::fs::read_to_string(case.path("recipe.toml")).unwrap();
     case.put("recipe.toml", text.replace("[128, 256]", "[200]").replace("name = \"c\"", "name = \"g\""));
     let other = case.prep("other", &[]);
@@ -203,16 +181,25 @@ fn a_capped_run_killed_between_its_rounds_takes_the_same_rows() {
     case.put("a.jsonl", lines(rows));
     case.recipe("[[source]]\nname = \"a\"\npath = \"a.jsonl\"\nmax_rows = 20\n");
     let first = case.prep("undisturbed", &[]);
-    let out = case.path("out");
     let cut = ["--unit-bytes", "6000", "--chunk-bytes", "400"];
-    for target in [5, 30, 50, 70] {
-        let mut command = case.command("out", &cut);
-        let status = kill_when(&mut command, "-KILL", || count(&out, "/.work/map-", "arrow") >= target);
-        if status.success() {
-            break;
+    let mut rounds = BTreeSet::new();
+    for after in (0..).step_by(4) {
+        match Held::start(&case, &mut case.command("out", &cut), after, "/.work/map-") {
+            Ok(held) => held.kill(),
+            Err(ran) => {
+                assert_eq!(ran.code, 0, "{}", ran.stderr);
+                break;
+            }
         }
+        let staged = files_below(&case.path("out/.work"));
+        let later = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.starts_with("s0000-") && !name.starts_with("s0000-start-")
+        };
+        rounds.insert(staged.iter().any(later));
     }
-    same(&case.prep("out", &cut), &first, "after the kills");
+    assert_eq!(rounds.len(), 2, "it was killed in the first round and in a later one");
+    same(&case.data("out"), &first, "after the kills");
 }
 
 #[test]
@@ -221,12 +208,12 @@ fn an_interrupted_run_ends_with_130_and_goes_on_to_the_same_bytes() {
     let first = case.prep("undisturbed", &[]);
     let out = case.path("out");
     let cut = ["--unit-bytes", "2500", "--chunk-bytes", "1", "--threads", "1"];
-    for signal in ["-INT", "-TERM"] {
-        // Work of its own, so that the handler is in place.
-        let target = count(&out, "/.work/map-", "arrow") + 2;
-        let mut command = case.command("out", &cut);
-        let status = kill_when(&mut command, signal, || count(&out, "/.work/map-", "arrow") >= target);
-        assert_eq!(status.code(), Some(130), "{signal}");
+    for (signal, part) in
+        [("-INT", ".arrow"), ("-TERM", ".arrow"), ("-INT", "/.work/reduce-"), ("-TERM", "/shards/")]
+    {
+        let held = Held::start(&case, &mut case.command("out", &cut), 2, part).ok().unwrap();
+        let ran = held.interrupt(signal);
+        assert_eq!(ran.code, 130, "{signal} at {part}: {}", ran.stderr);
         assert!(!out.join("manifest.json").exists());
     }
     same(&case.prep("out", &cut), &first, "after the interrupts");
@@ -235,16 +222,14 @@ fn an_interrupted_run_ends_with_130_and_goes_on_to_the_same_bytes() {
 #[test]
 fn two_runs_never_write_into_one_folder_at_once() {
     let case = case();
-    let out = case.path("out");
-    let slow = ["--unit-bytes", "2500", "--chunk-bytes", "1", "--threads", "1"];
-    let mut child = case.command("out", &slow).spawn().unwrap();
-    while count(&out, "/.work/map-", "arrow") == 0 && child.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
+    let undisturbed = case.prep("undisturbed", &[]);
+    for (out, after, part) in
+        [("map", 0, ".arrow"), ("reduce", 1, "/.work/reduce-"), ("seal", 1, "/manifest.json")]
+    {
+        let first = Held::start(&case, &mut case.command(out, &[]), after, part).ok().unwrap();
+        case.run(out, &[]).is_refusal(&[out, "another potable is writing here"]);
+        let first = first.let_go();
+        assert_eq!(first.code, 0, "{}", first.stderr);
+        same(&case.data(out), &undisturbed, "after the refusal");
     }
-    assert!(Command::new("kill").args(["-STOP", &child.id().to_string()]).status().unwrap().success());
-    let second = case.run("out", &[]);
-    assert!(Command::new("kill").args(["-CONT", &child.id().to_string()]).status().unwrap().success());
-    assert!(child.wait().unwrap().success());
-    second.is_refusal(&["out", "another potable is writing here"]);
-    case.data("out");
 }

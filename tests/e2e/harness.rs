@@ -112,10 +112,11 @@ impl Case {
         command
     }
 
-    /// Any command in the case's folder.
+    /// Any command in the case's folder; without progress, which is told by the clock.
     pub fn potable(&self, args: &[&str]) -> Ran {
         ran(Command::new(env!("CARGO_BIN_EXE_potable"))
             .current_dir(self.folder.path())
+            .arg("--no-progress")
             .args(args)
             .stdin(Stdio::null()))
     }

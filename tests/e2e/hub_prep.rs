@@ -35,7 +35,8 @@ impl Bench {
 
     fn run(&self, args: &[&str]) -> Ran {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_potable"));
-        command.current_dir(self.case.path("")).args(args).stdin(std::process::Stdio::null());
+        command.current_dir(self.case.path("")).arg("--no-progress").args(args);
+        command.stdin(std::process::Stdio::null());
         self.stub.command(&mut command, &self.case.path("home"));
         ran(&mut command)
     }
@@ -55,7 +56,8 @@ impl Bench {
 
     fn offline(&self, args: &[&str]) -> Ran {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_potable"));
-        command.current_dir(self.case.path("")).args(args).stdin(std::process::Stdio::null());
+        command.current_dir(self.case.path("")).arg("--no-progress").args(args);
+        command.stdin(std::process::Stdio::null());
         self.stub.command(&mut command, &self.case.path("home"));
         ran(command.env("HF_HUB_OFFLINE", "1"))
     }

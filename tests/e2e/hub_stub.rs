@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use potable::source::hub::HubConfig;
 use potable::source::hub::clock::Clock;
+use potable::source::hub::{HubConfig, Timeouts};
 
 use serde_json::{Value, json};
 use sha1::Sha1;
@@ -37,6 +37,9 @@ pub enum Host {
     Hub,
     Store,
 }
+
+/// On a busy machine a good answer may take long; where a timeout is what is tested, it is set shorter.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A clock whose seconds pass only by waiting.
 #[derive(Debug, Default)]
@@ -110,6 +113,8 @@ struct Inner {
     tokens: BTreeSet<String>,
     rules: Vec<Rule>,
     requests: Vec<Request>,
+    /// Requests that are kept no longer.
+    forgotten: usize,
     page: Option<usize>,
     signature: u64,
     /// Requests that a signature is good for.
@@ -245,7 +250,10 @@ impl HubStub {
     }
 
     pub fn forget_requests(&self) {
-        self.inner(|inner| inner.requests.clear());
+        self.inner(|inner| {
+            inner.forgotten += inner.requests.len();
+            inner.requests.clear();
+        });
     }
 
     /// A client of this Hub with its cache in `cache`, which waits in no time.
@@ -254,6 +262,7 @@ impl HubStub {
         let mut config = HubConfig::new(cache.to_path_buf());
         config.endpoint = self.endpoint();
         config.clock = clock.clone();
+        config.timeouts = Timeouts { connect: PATIENCE, response: PATIENCE, idle: PATIENCE };
         (config, clock)
     }
 
@@ -276,6 +285,9 @@ impl HubStub {
             "REQUESTS_CA_BUNDLE",
         ] {
             command.env_remove(name);
+        }
+        for name in ["HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT"] {
+            command.env(name, PATIENCE.as_secs().to_string());
         }
         command.env("HF_ENDPOINT", self.endpoint()).env("HF_HOME", home).env("NO_PROXY", "127.0.0.1");
     }
@@ -474,7 +486,7 @@ fn accept(listener: &TcpListener, host: Host, state: &Arc<State>) {
 
 /// Requests of one connection, until either side has enough.
 fn serve(stream: &TcpStream, host: Host, state: &State) {
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream);
     let mut tunnel = false;
@@ -493,7 +505,7 @@ fn serve(stream: &TcpStream, host: Host, state: &State) {
             let reply = inner.answer(&request);
             request.status = reply.status;
             inner.requests.push(request.clone());
-            (reply, inner.requests.len() - 1)
+            (reply, inner.forgotten + inner.requests.len() - 1)
         };
         let head = request.method == "HEAD";
         if !send(stream, &reply, head, state, at) {
@@ -563,11 +575,12 @@ fn send(mut stream: &TcpStream, reply: &Reply, head: bool, state: &State, at: us
         }
         let stall = reply.stall.filter(|stall| position < start + stall);
         let to = last.min(position + 16_384).min(stall.map_or(u64::MAX, |stall| start + stall));
+        // Counted first: who has the last byte may look at the count at once.
+        if let Some(request) = state.inner.lock().unwrap().request(at) {
+            request.sent += to - position;
+        }
         if stream.write_all(&reply.body[position as usize..to as usize]).is_err() {
             return false;
-        }
-        if let Some(request) = state.inner.lock().unwrap().requests.get_mut(at) {
-            request.sent += to - position;
         }
         position = to;
     }
@@ -605,6 +618,11 @@ impl Reply {
 }
 
 impl Inner {
+    /// A request by its number, if it is kept.
+    fn request(&mut self, number: usize) -> Option<&mut Request> {
+        self.requests.get_mut(number.checked_sub(self.forgotten)?)
+    }
+
     fn answer(&mut self, request: &Request) -> Reply {
         let rule = self
             .rules

@@ -33,6 +33,8 @@ mod formats;
 mod golden;
 /// Temp folders, recipes, the binary, and data sets read back. No tests.
 mod harness;
+/// Runs that stand still at a place of a test's choice. No tests.
+mod held;
 /// The Hub client against a stub: what it asks for, what it accepts, what it leaves in the cache.
 mod hub;
 /// Answers of a Hub that cannot be used, and other trouble on the way.

@@ -107,7 +107,7 @@ impl S3Stub {
             ("AWS_REGION", "test-region-1"),
             ("AWS_EC2_METADATA_DISABLED", "true"),
             ("STORAGE_EMULATOR_HOST", self.endpoint().as_str()),
-            ("POTABLE_STORE_TIMEOUT", "20"),
+            ("POTABLE_STORE_TIMEOUT", "600"),
             ("POTABLE_STORE_RETRIES", "3"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))

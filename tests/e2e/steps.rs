@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::harness::{
     Case, Ran, chat, chats, chats_from, files_below, lines, parquet_bytes, put, question, ran,
 };
+use super::held::Held;
 use super::prove::prove;
 
 /// So small that every border between units, chunks and partitions is crossed.
@@ -67,7 +68,10 @@ impl<'c> Work<'c> {
 
     fn command(&self, step: &str, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_potable"));
-        command.current_dir(self.case.path("")).args([step, "--work", self.folder]).args(args);
+        command
+            .current_dir(self.case.path(""))
+            .args(["--no-progress", step, "--work", self.folder])
+            .args(args);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -443,44 +447,33 @@ fn many_who_plan_at_once_make_one_plan() {
     assert_eq!(work.digest(), prep.digest());
 }
 
-/// Spins until the step has made `files` more files below the case's folder, and kills it then; gives
-/// whether it was still running.
-fn killed(work: &Work, step: &str, files: usize) -> bool {
-    let scratch = work.case.path("scratch");
-    std::fs::create_dir_all(&scratch).unwrap();
-    let count = || files_below(&work.case.path(work.folder)).len() + files_below(&scratch).len();
-    let before = count();
-    let mut child = work.command(step, &["--scratch", scratch.to_str().unwrap()]).spawn().unwrap();
-    loop {
-        if child.try_wait().unwrap().is_some() {
-            return false;
-        }
-        if count() >= before + files {
-            child.kill().unwrap();
-            return child.wait().unwrap().code().is_none();
-        }
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn steps_killed_on_the_way_go_on_to_the_same_bytes() {
     let case = mixed();
     let prep = case.run("prep", &[]);
     assert_eq!(prep.code, 0, "{}", prep.stderr);
     let work = Work::plan(&case, "work", &[]);
-    let mut kills = 0;
-    for files in [1, 2, 3, 5, 8, 13] {
-        for _ in 0..3 {
-            let next = work.next();
-            if next == "done" {
-                break;
+    let scratch = case.path("scratch").display().to_string();
+    let mut killed = std::collections::BTreeSet::new();
+    loop {
+        let next = work.next();
+        if next == "done" {
+            break;
+        }
+        // Before the first file that it makes, in the next run before the second one, and so on to its end.
+        for after in std::iter::successors(Some(0), |n| Some(n + n / 2 + 1)) {
+            let mut command = work.command(&next, &["--scratch", &scratch]);
+            match Held::start(&case, &mut command, after, "") {
+                Ok(held) => held.kill(),
+                Err(ran) => {
+                    assert!(ran.code == 0 || (next == "select" && ran.code == 1), "{next}: {}", ran.stderr);
+                    break;
+                }
             }
-            kills += usize::from(killed(&work, &next, files));
+            killed.insert(next.clone());
         }
     }
-    assert!(kills > 3, "only {kills} steps were killed");
-    work.drive_plainly(Order::Up);
+    assert_eq!(killed.len(), 4, "{killed:?}");
     assert_eq!(work.digest(), digest(&case.path("prep")));
     assert_eq!(contents(&work.path("out")), contents(&case.path("prep")), "strays are left");
 }

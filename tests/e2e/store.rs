@@ -1,3 +1,4 @@
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -323,9 +324,12 @@ fn bad_input_half_of_the_credentials() {
 
 #[test]
 fn bad_input_nobody_listens() {
-    let gone = S3Stub::new().endpoint();
+    // The caller's end of a connection: a port that nobody listens at, and that nobody else gets while it is held.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let endpoint = format!("http://{}", caller.local_addr().unwrap());
     let vars =
-        [("AWS_ENDPOINT_URL", gone.as_str()), ("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")]
+        [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let mut config = StoreConfig::new(vars, Arc::new(StubClock::default())).unwrap();
     config.retries = 2;
