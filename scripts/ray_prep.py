@@ -19,11 +19,13 @@ s3://... or gs://.... Progress and messages go to stderr. Exit status as that of
 """
 import argparse
 import collections
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -136,16 +138,16 @@ def potable(command, environment, digest, data):
 
     A worker that dies takes its process with it. `data` is the binary, if the driver sends it along.
     """
-    binary = shipped_binary(digest, data) if data else command[0]
     setpriv = shutil.which("setpriv")
     guard = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
     node = ray.get_runtime_context().get_node_id()
     before = os.times()
     try:
-        ran = subprocess.run([*guard, binary, *command[1:]], env={**os.environ, **environment},
-                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        with shipped(digest, data) if data else contextlib.nullcontext(command[0]) as binary:
+            ran = subprocess.run([*guard, binary, *command[1:]], env={**os.environ, **environment},
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except OSError as error:
-        return 2, f"`{binary}`: {error.strerror}", 0.0, node
+        return 2, f"error: `{error.filename or tempfile.gettempdir()}`: {error.strerror}", 0.0, node
     after = os.times()
     lines = ran.stderr.decode(errors="replace").strip().splitlines()
     code = 128 - ran.returncode if ran.returncode < 0 else ran.returncode
@@ -158,14 +160,57 @@ def cpu(before, after):
     return round(spent, 3)
 
 
-def shipped_binary(digest, data):
-    """The binary that the driver sent, kept on this node under its digest."""
-    place = pathlib.Path(tempfile.gettempdir()) / f"potable-{os.getuid()}-{digest[:16]}"
-    if not place.exists():
-        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
+@contextlib.contextmanager
+def shipped(digest, data):
+    """The binary that the driver sent, kept on this node under its digest.
+
+    Others may write in the folder for temporary files too. So the binary lies in a folder that is ours alone,
+    and what lies there is run only if it is what was sent.
+    """
+    folder = pathlib.Path(tempfile.gettempdir()) / f"potable-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    if not ours(folder):
+        # Someone else has that name: a folder for this task alone.
+        with tempfile.TemporaryDirectory(prefix="potable-") as other:
+            yield written(pathlib.Path(other) / digest, data)
+        return
+    place = folder / digest
+    yield str(place) if same(place, digest) else written(place, data)
+
+
+def ours(folder):
+    """Whether it is a folder, no link to one, where nobody but this user can write or look."""
+    state = folder.lstat()
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and state.st_mode & 0o077 == 0
+
+
+def same(place, digest):
+    """Whether there is a file of ours that nobody else may change, with these very bytes."""
+    try:
+        state = place.lstat()
+        if not stat.S_ISREG(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o777 != 0o700:
+            return False
+        found = hashlib.sha256()
+        with open(place, "rb") as file:
+            while piece := file.read(1 << 20):
+                found.update(piece)
+    except OSError:
+        return False
+    return found.hexdigest() == digest
+
+
+def written(place, data):
+    """Writes the binary under its name at once, so that a task beside this one never sees half of it."""
+    handle, name = tempfile.mkstemp(dir=place.parent)
+    try:
+        with open(handle, "wb") as file:
             file.write(data)
-        os.chmod(file.name, 0o700)
-        os.rename(file.name, place)
+        os.chmod(name, 0o700)
+        os.rename(name, place)
+    except BaseException:
+        os.unlink(name)
+        raise
     return str(place)
 
 
@@ -197,20 +242,21 @@ class Run:
         while True:
             status = self.status()
             step, ranges = next_step(status)
-            if step == "seal":
-                return self.seal()
             if (step, ranges) == last:
                 raise Stop(f"{step} ended well, but what it made is not in `{self.work}`\n"
                            "hint: WORK must be one place for all nodes: a shared folder, s3:// or gs://")
             last = (step, ranges)
             try:
+                if step == "seal":
+                    return self.seal()
                 self.select(ranges[0][0]) if step == "select" else self.many(step, ranges)
             except Failed:
-                # A damaged file is found by the step that reads it; its unit then counts as missing.
+                # A damaged file is removed by the step that reads it, and then what made it is the next step.
                 repairs += 1
-                if step == "map" or repairs > self.args.retries or next_step(self.status())[0] != "map":
+                again = next_step(self.status())[0]
+                if again == step or repairs > self.args.retries:
                     raise
-                note(f"{step}: damaged units were found, they are made again")
+                note(f"{step}: what it reads was damaged or gone, {again} makes it again")
 
     def plan(self):
         args = self.args
@@ -273,10 +319,10 @@ class Run:
         if task.failures >= tries:
             for future in running:
                 ray.cancel(future, force=True)
-            raise Failed(f"potable {' '.join(task.command)} ended with exit status {done.code} on node "
-                       f"{done.node[:8]} for the {task.failures + 1}. time:\n{done.stderr}\n"
-                       "hint: finished work is kept; the same command goes on")
-        note(f"{' '.join(task.command)}: exit status {done.code} on node {done.node[:8]}, once more")
+            raise Failed(f"potable {' '.join(task.command)} ended with exit status {done.code}{where(done)} "
+                         f"for the {task.failures + 1}. time:\n{done.stderr}\n"
+                         "hint: finished work is kept; the same command goes on")
+        note(f"{' '.join(task.command)}: exit status {done.code}{where(done)}, once more; {reason(done)}")
         return task._replace(failures=task.failures + 1)
 
     def submit(self, task, memory):
@@ -296,6 +342,9 @@ class Run:
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError,
                 ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError) as error:
             return Done(137, f"Ray: {error}", 0.0, "")
+        except ray.exceptions.RayTaskError as error:
+            # Not of potable, but of what stands around it on the node.
+            return Done(2, f"error: {type(error.cause).__name__}: {error.cause}", 0.0, "")
 
     def single(self, step, phase, allowed):
         """A step that one task does."""
@@ -342,6 +391,17 @@ def next_step(status):
             return "select", [(phase["phase"], 0, 1)]
     missing = [(p["phase"], start, end) for p in phases for start, end in p["missing_partitions"]]
     return ("reduce", missing) if missing else ("seal", [])
+
+
+def where(done):
+    """The node of a task, if it lived to tell."""
+    return f" on node {done.node[:8]}" if done.node else ""
+
+
+def reason(done):
+    """The line of a task's stderr that says what was wrong."""
+    lines = done.stderr.splitlines()
+    return next((line for line in lines if line.startswith("error")), lines[0] if lines else "it said nothing")
 
 
 class Board:

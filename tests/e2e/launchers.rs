@@ -1,10 +1,11 @@
-//! scripts/slurm_prep.sh with a stand-in Slurm (tests/fixtures/slurm) that runs each job when it is submitted: the
-//! bytes of `prep`, and what it does about lost tasks, second rounds, small arrays and errors.
+//! scripts/slurm_prep.sh with a stand-in Slurm (tests/fixtures/slurm) that runs each job when it is submitted, and
+//! scripts/ray_prep.py with a stand-in Ray (tests/fixtures/ray) that does the same: the bytes of `prep`, and what
+//! they do about lost tasks, damaged files, second rounds, small arrays and errors.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::harness::{Case, Ran, ran};
+use super::harness::{Case, Ran, ran, skipped};
 
 const POTABLE: &str = env!("CARGO_BIN_EXE_potable");
 
@@ -228,4 +229,243 @@ fn a_slurm_of_ones_own_refuses_folders_that_its_settings_cannot_name() {
         ran.is_refusal(&["sp ace`", "slurm.conf"]);
         assert!(!case.path("sp ace").exists());
     }
+}
+
+/// Whether Python scripts can be run here; says so if not.
+fn python() -> bool {
+    let there = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !there {
+        skipped("there is no python3");
+    }
+    there
+}
+
+/// A Python with the stand-in Ray, told of `faults` in the form that tests/fixtures/ray describes.
+fn with_ray(case: &Case, faults: &[&str]) -> Command {
+    case.put("ray/harm", faults.iter().map(|fault| format!("{fault}\n")).collect::<String>());
+    let mut command = Command::new("python3");
+    command
+        .current_dir(case.path(""))
+        .env(
+            "PYTHONPATH",
+            std::env::join_paths(["tests/fixtures/ray", "scripts"].map(|at| root().join(at))).unwrap(),
+        )
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("STUB_RAY", case.path("ray"))
+        .env("TMPDIR", case.path("tmp"))
+        .stdin(Stdio::null());
+    std::fs::create_dir_all(case.path("tmp")).unwrap();
+    command
+}
+
+/// `ray_prep.py` on the recipe into `out`.
+fn ray(case: &Case, args: &[&str], faults: &[&str]) -> Ran {
+    let mut command = with_ray(case, faults);
+    command.arg(root().join("scripts/ray_prep.py")).args(RUN);
+    if !args.contains(&"--potable") {
+        command.args(["--potable", POTABLE]);
+    }
+    ran(command.args(args))
+}
+
+/// Faults that no task has met.
+fn faults_left(case: &Case) -> String {
+    std::fs::read_to_string(case.path("ray/harm")).unwrap()
+}
+
+#[test]
+fn tasks_of_ray_give_the_bytes_of_prep_whatever_is_lost_on_the_way() {
+    if !python() {
+        return;
+    }
+    let case = case(300, SMALL);
+    let ran = ray(&case, &["--units-per-task", "1"], &["map lose", "map lose", "select lose", "seal lose"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.stdout, "");
+    assert_eq!(faults_left(&case), "");
+    same_as_prep(&case);
+}
+
+/// What a file that is cut short makes of a run: the step that finds it, and the one that makes it again.
+#[test]
+fn ray_goes_back_to_the_step_whose_file_was_found_damaged() {
+    if !python() {
+        return;
+    }
+    let case = case(120, SMALL);
+    let plain = case.prep("plain", &[]);
+    for (fault, found, made) in [
+        ("select cut:work/map/*.staged", "select", "map"),
+        ("reduce cut:work/select/partition-*.rows", "reduce", "select"),
+        ("reduce cut:work/select/summary.json", "reduce", "select"),
+        ("seal cut:work/map/*.staged", "seal", "map"),
+        ("seal cut:work/select/overlong.rows", "seal", "select"),
+        ("seal cut:work/reduce/*.json", "seal", "reduce"),
+        ("seal cut:out/shards/*", "seal", "reduce"),
+    ] {
+        for folder in ["work", "out"].map(|name| case.path(name)).iter().filter(|folder| folder.exists()) {
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+        let ran = ray(&case, &[], &[fault]);
+        assert_eq!(ran.code, 0, "{fault}: {}", ran.stderr);
+        assert_eq!(faults_left(&case), "", "{fault}");
+        let back = format!("{found}: what it reads was damaged or gone, {made} makes it again");
+        assert!(ran.stderr.contains(&back), "{fault}: {}", ran.stderr);
+        let ours = case.data("out");
+        assert_eq!(ours.digest(), plain.digest(), "{fault}");
+        assert_eq!(ours.bytes, plain.bytes, "{fault}");
+    }
+}
+
+#[test]
+fn files_that_are_damaged_again_and_again_end_the_run_of_ray() {
+    if !python() {
+        return;
+    }
+    let case = case(100, SMALL);
+    let ran = ray(&case, &["--retries", "1"], &["seal cut:out/shards/*"; 9]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("error: potable seal ended with exit status 2"), "{}", ran.stderr);
+    assert!(!case.path("out/manifest.json").exists());
+    let seals = 9 - faults_left(&case).lines().count();
+    assert_eq!(seals, 4, "a try and a second one, before and after the one time that reduce made it again");
+}
+
+#[test]
+fn a_task_of_ray_that_fails_beside_potable_is_a_failed_task_with_its_message() {
+    if !python() {
+        return;
+    }
+    let case = case(100, SMALL);
+    let ran = ray(&case, &[], &["select raise:no room on this node"]);
+    assert_eq!(ran.code, 0, "once is tried again: {}", ran.stderr);
+    std::fs::remove_dir_all(case.path("work")).unwrap();
+    std::fs::remove_dir_all(case.path("out")).unwrap();
+    let ran = ray(&case, &[], &["select raise:no room on this node"; 2]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("\nerror: OSError: no room on this node\nhint: "), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("cluster"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_next_step_of_ray_follows_what_status_says_is_missing() {
+    if !python() {
+        return;
+    }
+    let phase = |name: &str, units: &str, selected: bool, partitions: &str| {
+        format!(
+            "{{\"phase\":\"{name}\",\"missing_units\":{units},\"selected\":{selected},\"missing_partitions\":{partitions}}}"
+        )
+    };
+    for (first, second, expected) in [
+        // Units first, of all phases; then a phase after the other, since the second may leave out rows of the first.
+        (
+            phase("a", "[[0,2],[5,6]]", false, "[[0,4]]"),
+            phase("b", "[[1,2]]", false, "[[0,1]]"),
+            "map [('a', 0, 2), ('a', 5, 6), ('b', 1, 2)]",
+        ),
+        (phase("a", "[]", false, "[[0,4]]"), phase("b", "[]", false, "[[0,1]]"), "select [('a', 0, 1)]"),
+        (phase("a", "[]", true, "[[0,4]]"), phase("b", "[]", false, "[[0,1]]"), "select [('b', 0, 1)]"),
+        (
+            phase("a", "[]", true, "[[0,4]]"),
+            phase("b", "[]", true, "[[0,1]]"),
+            "reduce [('a', 0, 4), ('b', 0, 1)]",
+        ),
+        // A unit that was found damaged later is mapped again before it is read again.
+        (phase("a", "[[3,4]]", true, "[[2,4]]"), phase("b", "[]", true, "[]"), "map [('a', 3, 4)]"),
+        (phase("a", "[]", true, "[]"), phase("b", "[]", true, "[]"), "seal []"),
+    ] {
+        let case = Case::new();
+        let ran = ran(with_ray(&case, &[])
+            .args(["-c", "import json, sys, ray_prep; print(*ray_prep.next_step(json.loads(sys.argv[1])))"])
+            .arg(format!("{{\"phases\":[{first},{second}]}}")));
+        assert_eq!((ran.code, ran.stdout.trim()), (0, expected), "{}", ran.stderr);
+    }
+}
+
+/// A binary to ship: a script that goes on as potable.
+fn shipped(case: &Case) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    case.put("ship-me", format!("#!/bin/sh\nexec '{POTABLE}' \"$@\"\n"));
+    std::fs::set_permissions(case.path("ship-me"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    case.path("ship-me").to_str().unwrap().to_owned()
+}
+
+/// The folder where a node keeps a shipped binary, and the binary there.
+fn shipped_to(case: &Case) -> (PathBuf, PathBuf) {
+    use std::os::unix::fs::MetadataExt as _;
+    let folder =
+        case.path("tmp").join(format!("potable-{}", std::fs::metadata(case.path("ship-me")).unwrap().uid()));
+    let digest = potable_manifests::Digest::of(&std::fs::read(case.path("ship-me")).unwrap());
+    (folder.clone(), folder.join(digest.hex()))
+}
+
+/// Puts a program in place of the shipped binary that would leave `ran` behind.
+fn foreign_program(case: &Case, place: &std::path::Path, modes: [u32; 2]) {
+    use std::os::unix::fs::PermissionsExt as _;
+    super::harness::put(place, format!("#!/bin/sh\ntouch '{}'\n", case.path("ran").display()).as_bytes());
+    for (path, mode) in [(place.parent().unwrap(), modes[0]), (place, modes[1])] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+fn mode(path: &std::path::Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_shipped_binary_is_kept_where_nobody_else_may_write_and_written_anew_if_it_is_another() {
+    if !python() {
+        return;
+    }
+    let case = case(60, SMALL);
+    let ship = shipped(&case);
+    let args = ["--ship", "--potable", &ship];
+    let (folder, place) = shipped_to(&case);
+    foreign_program(&case, &place, [0o700, 0o700]);
+    let ran = ray(&case, &args, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!case.path("ran").exists(), "a program that was not sent was run");
+    assert_eq!(std::fs::read(&place).unwrap(), std::fs::read(&ship).unwrap());
+    assert_eq!((mode(&folder), mode(&place)), (0o700, 0o700));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "the binary alone");
+    same_as_prep(&case);
+}
+
+#[test]
+fn a_shipped_binary_is_not_looked_for_in_a_folder_that_others_can_change() {
+    if !python() {
+        return;
+    }
+    let case = case(60, SMALL);
+    let ship = shipped(&case);
+    let (folder, place) = shipped_to(&case);
+    foreign_program(&case, &place, [0o777, 0o755]);
+    let before = std::fs::read(&place).unwrap();
+    let ran = ray(&case, &["--ship", "--potable", &ship], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!case.path("ran").exists(), "a program that was not sent was run");
+    assert_eq!(std::fs::read(&place).unwrap(), before, "the file of someone else is left alone");
+    let left: Vec<_> =
+        std::fs::read_dir(case.path("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left, [folder], "the folders of single tasks are gone");
+    same_as_prep(&case);
+}
+
+#[test]
+fn a_shipped_binary_that_cannot_be_written_is_an_error_that_names_the_place_and_leaves_nothing() {
+    if !python() {
+        return;
+    }
+    let case = case(60, SMALL);
+    let ship = shipped(&case);
+    let (folder, place) = shipped_to(&case);
+    foreign_program(&case, &place.join("in-the-way"), [0o700, 0o700]);
+    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let ran = ray(&case, &["--ship", "--potable", &ship], &[]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains(folder.to_str().unwrap()), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("cluster"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no half of a binary is left");
 }
