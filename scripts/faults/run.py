@@ -10,11 +10,13 @@ and `potable manifest verify` must be clean. What is done is decided by the seed
 status 1 if anything differs. What this machine does not allow or have is skipped, and said.
 """
 import argparse
+import contextlib
 import importlib.util
 import os
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ import kills
 import proxy
 import recipe
 import storage
+from gate import Gate, above, kill_tree
 from steps import Failure, Setting
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -58,6 +61,31 @@ def arguments():
 
 class Skip(Exception):
     """Not possible on this machine; the text says why."""
+
+
+@contextlib.contextmanager
+def launched(command, environment=None):
+    """A launcher beside this; interrupted if it still runs at the end."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        launcher = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        launcher.log = log
+        try:
+            yield launcher
+        finally:
+            if launcher.poll() is None:
+                launcher.send_signal(signal.SIGINT)
+            try:
+                launcher.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                launcher.kill()
+
+
+def finished(launcher, name):
+    """The launcher's end, which must be a good one."""
+    code = launcher.wait()
+    if code != 0:
+        launcher.log.seek(0)
+        raise Failure(f"{name}: exit status {code}\n{launcher.log.read()[-3000:]}")
 
 
 class Suite:
@@ -183,44 +211,52 @@ class Suite:
         if python == sys.executable and importlib.util.find_spec("ray") is None or subprocess.run(
                 [python, "-c", "import ray"], capture_output=True).returncode != 0:
             raise Skip(f"`{python}` has no ray")
-        steps = self.one.new("node-lost")
-        if (ran := steps.run("plan")).returncode != 0:
-            raise Failure(ran.stderr)
+        steps = self.planned("node-lost")
         script = pathlib.Path(__file__).with_name("ray_nodes.py")
-        ran = subprocess.run([python, str(script), "2", self.one.recipe, "--work", steps.work, "--kill-after", "0.1", "--",
-                              "--out", steps.out_uri, "--potable", self.one.potable, "--units-per-task", "1"],
-                             capture_output=True, text=True)
-        if ran.returncode != 0 or "node killed" not in ran.stderr:
-            raise Failure(f"ray_prep.py: exit status {ran.returncode}\n{ran.stderr[-3000:]}")
+        with Gate(steps, self.folder / "node-lost" / "gate") as gate:
+            with launched([python, str(script), "2", self.one.recipe, "--work", steps.work, "--",
+                           "--out", steps.out_uri, "--potable", gate.binary, "--units-per-task", "1"]) as launcher:
+                held = gate.wait(launcher)
+                kill_tree(above(held, "raylet"))
+                middle = gate.lost(held)
+                finished(launcher, "ray_prep.py")
         steps.check()
-        return "one of two Ray nodes killed during map"
+        return f"one of two Ray nodes killed during map, with {middle}"
 
     def slurm_node_lost(self, _):
         if not all(shutil.which(name) for name in ("slurmctld", "slurmd", "munged", "sbatch")):
             raise Skip("slurmctld, slurmd, munge or slurm-client is not installed")
-        steps = self.one.new("node-lost-slurm")
-        if (ran := steps.run("plan")).returncode != 0:
-            raise Failure(ran.stderr)
-        cluster, place = pathlib.Path(__file__).with_name("slurm_cluster.sh"), self.folder / "slurm"
+        steps = self.planned("node-lost-slurm")
+        cluster = pathlib.Path(__file__).with_name("slurm_cluster.sh")
+        # In a folder of its own: slurm.conf cannot name all that --folder may be.
+        place = pathlib.Path(tempfile.mkdtemp(prefix="potable-slurm-"))
         environment = {**os.environ, "SLURM_CONF": str(place / "slurm.conf")}
-        shutil.rmtree(place, ignore_errors=True)
-        subprocess.run(["bash", str(cluster), "start", str(place), "2"], check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
         try:
-            launcher = subprocess.Popen(
-                ["bash", str(ROOT / "scripts/slurm_prep.sh"), self.one.recipe, "--work", steps.work, "--out", steps.out_uri,
-                 "--potable", self.one.potable, "--logs", str(place / "logs"), "--wait"],
-                env=environment, stderr=subprocess.PIPE, text=True)
-            while launcher.poll() is None and not list((place / "logs").glob("map-*.log")):
-                time.sleep(0.05)
-            subprocess.run(["bash", str(cluster), "kill-node", str(place), "1"], check=True)
-            _, text = launcher.communicate()
-            if launcher.returncode != 0:
-                raise Failure(f"slurm_prep.sh: exit status {launcher.returncode}\n{text[-3000:]}")
+            # The daemons keep what they inherit, so that a pipe would stay open as long as they live.
+            with open(place / "start.log", "w+", encoding="utf-8") as log:
+                if subprocess.run(["bash", str(cluster), "start", str(place), "2"], stdout=log, stderr=log).returncode != 0:
+                    log.seek(0)
+                    raise Failure(f"slurm_cluster.sh: {log.read()[-2000:]}")
+            with Gate(steps, self.folder / "node-lost-slurm" / "gate") as gate:
+                with launched(["bash", str(ROOT / "scripts/slurm_prep.sh"), self.one.recipe, "--work", steps.work,
+                               "--out", steps.out_uri, "--potable", gate.binary, "--logs", str(place / "logs"),
+                               "--wait"], environment) as launcher:
+                    held = gate.wait(launcher, "node1")
+                    subprocess.run(["bash", str(cluster), "kill-node", str(place), "1"], check=True)
+                    middle = gate.lost(held)
+                    finished(launcher, "slurm_prep.sh")
         finally:
             subprocess.run(["bash", str(cluster), "stop", str(place)], capture_output=True)
+            shutil.rmtree(place, ignore_errors=True)
         steps.check()
-        return "one of two slurmd and its jobs killed during map"
+        return f"one of two slurmd and its jobs killed during map, with {middle}"
+
+    def planned(self, name):
+        """A fresh work folder with a plan that cuts the corpus into many units."""
+        steps = self.one.new(name)
+        if (ran := steps.run("plan")).returncode != 0:
+            raise Failure(ran.stderr)
+        return steps
 
     def close(self):
         if self.server:
