@@ -3,13 +3,12 @@
 
     ray_nodes.py NODES RECIPE --work WORK [--kill-after SECONDS] [-- OPTIONS of ray_prep.py]
 
-Every node is a raylet of its own on loopback with one core. With --kill-after a node's raylet is killed
-(SIGKILL) so many seconds after the first unit is there. Exit status: that of ray_prep.py.
+Every node is a raylet of its own on loopback with one core. With --kill-after a node's raylet and what
+runs below it are killed (SIGKILL) so many seconds after the first unit is there. Exit status: that of ray_prep.py.
 """
 import argparse
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 os.environ.update({"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "1000",
                    "RAY_health_check_timeout_ms": "3000", "RAY_health_check_failure_threshold": "2"})
 from ray.cluster_utils import Cluster  # noqa: E402
+
+from gate import kill_tree  # noqa: E402
 
 
 def main():
@@ -48,6 +49,8 @@ def main():
         return driver.wait()
     finally:
         for node in [*nodes, cluster.head_node]:
+            # Agents that are just starting would outlive their raylet.
+            kill_tree(raylet(node))
             node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
@@ -63,9 +66,12 @@ def wait_for_work(work, driver):
 
 def kill(node, seconds):
     time.sleep(seconds)
-    raylet = node.all_processes["raylet"][0].process
-    os.kill(raylet.pid, signal.SIGKILL)
-    print(f"node killed: raylet {raylet.pid}", file=sys.stderr, flush=True)
+    kill_tree(raylet(node))
+    print(f"node killed: raylet {raylet(node)} and all below it", file=sys.stderr, flush=True)
+
+
+def raylet(node):
+    return node.all_processes["raylet"][0].process.pid
 
 
 if __name__ == "__main__":
