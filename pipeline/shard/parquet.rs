@@ -69,10 +69,11 @@ impl ShardWriter for ParquetWriter {
     }
 }
 
-/// A Parquet writer as every shard has it: zstd, no dictionary, no statistics, a fixed writer name.
+/// A Parquet writer as every shard has it: zstd at level 1 (level 3 takes twice the time for 5 to 10 % of the
+/// size), no dictionary, no statistics, a fixed writer name.
 fn arrow_writer(path: &Path, schema: SchemaRef) -> Result<ArrowWriter<AtomicFile>, RunError> {
     let file = AtomicFile::create(path)?;
-    let level = ZstdLevel::try_new(3).map_err(|e| shard_error(path, e))?;
+    let level = ZstdLevel::try_new(1).map_err(|e| shard_error(path, e))?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
         .set_dictionary_enabled(false)
