@@ -85,8 +85,7 @@ policy = "faithful"
 tokenizer = "tokenizer.json"
 [pack]
 length = 1048576
-[output]
-format = "parquet-unpacked"
+strategy = "none"
 """)
         out = f"{folder}/{name}"
         subprocess.run([potable, "prep", recipe, "--out", out, "--no-progress", "--fresh"], check=True,
@@ -94,7 +93,7 @@ format = "parquet-unpacked"
         samples = {}
         for shard in sorted(os.listdir(f"{out}/shards")):
             for row in pq.read_table(f"{out}/shards/{shard}").to_pylist():
-                samples[int(row["sample_id"].rsplit(":", 1)[1].split(".")[0])] = row
+                samples[int(row["sample_ids"][0].rsplit(":", 1)[1].split(".")[0])] = row
         ids = differ = tokens = trained = 0
         for number, line in enumerate(open(rows)):
             messages = json.loads(line)["messages"]

@@ -103,11 +103,8 @@ impl ShardFormat {
     pub fn files(self, main: &str) -> Vec<String> {
         let mut files = vec![main.to_owned()];
         match self {
-            ShardFormat::Parquet
-            | ShardFormat::ParquetUnpacked
-            | ShardFormat::MegatronBridge
-            | ShardFormat::Mds => {}
-            ShardFormat::Arrow => files.push(sidecar::path(main)),
+            ShardFormat::Parquet | ShardFormat::MegatronBridge | ShardFormat::Mds => {}
+            ShardFormat::ParquetUnpacked | ShardFormat::Arrow => files.push(sidecar::path(main)),
             ShardFormat::Olmo => {
                 files.push(main.replace("token_ids_part_", "labels_mask_part_"));
                 files.push(format!("{}.csv.gz", main.strip_suffix(".npy").unwrap_or(main)));

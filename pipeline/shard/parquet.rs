@@ -10,6 +10,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use potable_manifests::Digest;
 
 use super::AtomicFile;
+use super::sidecar::SidecarWriter;
 use super::table::Table;
 use super::write::ShardWriter;
 use crate::pack::Pack;
@@ -24,6 +25,8 @@ const BRIDGE_GROUP_ROWS: usize = 500;
 pub(super) struct ParquetWriter {
     path: PathBuf,
     writer: ArrowWriter<AtomicFile>,
+    /// Of a table without a column for them.
+    ids: Option<SidecarWriter>,
     table: Table,
     pending: Vec<Pack>,
     pending_tokens: u64,
@@ -36,7 +39,17 @@ impl ParquetWriter {
     /// What the file system says.
     pub(super) fn create(path: &Path, table: Table) -> Result<Self, RunError> {
         let writer = arrow_writer(path, table.schema())?;
-        Ok(ParquetWriter { path: path.to_path_buf(), writer, table, pending: Vec::new(), pending_tokens: 0 })
+        let path = path.to_path_buf();
+        Ok(ParquetWriter { path, writer, ids: None, table, pending: Vec::new(), pending_tokens: 0 })
+    }
+
+    /// The same, with the ids of the samples in a file beside it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub(super) fn create_with_ids(path: &Path, table: Table, ids: &Path) -> Result<Self, RunError> {
+        let writer = ParquetWriter::create(path, table)?;
+        Ok(ParquetWriter { ids: Some(SidecarWriter::create(ids)?), ..writer })
     }
 
     fn flush_group(&mut self) -> Result<(), RunError> {
@@ -53,6 +66,9 @@ impl ParquetWriter {
 
 impl ShardWriter for ParquetWriter {
     fn push(&mut self, pack: Pack) -> Result<(), RunError> {
+        if let Some(ids) = &mut self.ids {
+            ids.push(&pack)?;
+        }
         self.pending_tokens += pack.tokens();
         self.pending.push(pack);
         let rows = if self.table == Table::Bridge { BRIDGE_GROUP_ROWS } else { usize::MAX };
@@ -65,7 +81,11 @@ impl ShardWriter for ParquetWriter {
     fn seal(mut self: Box<Self>) -> Result<Vec<(Digest, u64)>, RunError> {
         self.flush_group()?;
         let file = self.writer.into_inner().map_err(|e| shard_error(&self.path, e))?;
-        Ok(vec![file.commit()?])
+        let mut sealed = vec![file.commit()?];
+        if let Some(ids) = self.ids {
+            sealed.push(ids.seal()?);
+        }
+        Ok(sealed)
     }
 }
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, Int8Builder, Int32Array, Int32Builder, ListBuilder, NullArray, RecordBatch, StringArray,
-    StringBuilder,
+    ArrayRef, Int8Builder, Int32Array, Int32Builder, ListBuilder, NullArray, RecordBatch, StringBuilder,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
@@ -24,7 +23,8 @@ pub(super) enum Table {
     Packs,
     /// The same, and `position_ids` that start at 0 in each sample.
     PacksWithPositions,
-    /// A row a sample: `input_ids`, `attention_mask`, `labels`, `sample_id`.
+    /// A row a sample: `input_ids`, `attention_mask`, `labels`. Numbers alone: the collator of a trainer that packs
+    /// concatenates whatever columns there are.
     Samples,
     /// A row a sample: `input_ids`, `attention_mask`, `labels`, `lengths`, and [`MEDIA`].
     Datasets,
@@ -53,12 +53,9 @@ impl Table {
                 }
                 fields
             }
-            Table::Samples => vec![
-                numbers("input_ids"),
-                list("attention_mask", DataType::Int8),
-                numbers("labels"),
-                Field::new("sample_id", DataType::Utf8, false),
-            ],
+            Table::Samples => {
+                vec![numbers("input_ids"), list("attention_mask", DataType::Int8), numbers("labels")]
+            }
             Table::Datasets => {
                 let mut fields = vec![
                     numbers("input_ids"),
@@ -101,7 +98,6 @@ impl Table {
                 numbers(packs, ids),
                 bytes(packs, |sample| vec![1; sample.ids.len()]),
                 numbers(packs, labels),
-                Arc::new(StringArray::from_iter_values(samples().map(|sample| &sample.name))),
             ],
             Table::Datasets => {
                 let nothing = || -> ArrayRef { Arc::new(NullArray::new(packs.len())) };

@@ -126,7 +126,10 @@ fn writer(
     let incomplete = |_| RunError::Shard { path: main.to_path_buf(), reason: "lacks files".to_owned() };
     Ok(match options.format {
         ShardFormat::Parquet => Box::new(ParquetWriter::create(main, packs)?),
-        ShardFormat::ParquetUnpacked => Box::new(ParquetWriter::create(main, Table::Samples)?),
+        ShardFormat::ParquetUnpacked => {
+            let [main, ids] = <[PathBuf; 2]>::try_from(files).map_err(incomplete)?;
+            Box::new(ParquetWriter::create_with_ids(&main, Table::Samples, &ids)?)
+        }
         ShardFormat::MegatronBridge => Box::new(ParquetWriter::create(main, Table::Bridge)?),
         ShardFormat::Mds => Box::new(MdsWriter::create(main)?),
         ShardFormat::Arrow => {

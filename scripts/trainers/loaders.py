@@ -38,15 +38,38 @@ def trl(folder):
 
 
 def axolotl(folder):
-    """`format = "parquet-unpacked"`: axolotl takes rows with these columns as tokenised."""
+    """`format = "parquet-unpacked"`: axolotl takes rows with these columns as tokenised. Eight rows at a time go
+    through what `sample_packing: true` does with them: positions of each, and the collator of a pack."""
+    from axolotl.utils.collators.batching import V2BatchSamplerDataCollatorForSeq2Seq
     from axolotl.utils.data.wrappers import _is_dataset_already_tokenized
+    from axolotl.utils.trainer import add_position_ids
     from datasets import load_dataset
 
     data = load_dataset("parquet", data_files=f"{folder}/shards/**/*.parquet", split="train")
     assert _is_dataset_already_tokenized(data)
-    for row in data:
-        assert row["attention_mask"] == [1] * len(row["input_ids"])
-        yield row["input_ids"], row["labels"]
+    data = data.map(add_position_ids, batched=True)
+    collate = V2BatchSamplerDataCollatorForSeq2Seq(tokenizer=_padding_tokenizer())
+    for first in range(0, len(data), 8):
+        rows = [data[index] for index in range(first, min(first + 8, len(data)))]
+        batch = {name: tensor[0].tolist() for name, tensor in collate([rows]).items()}
+        at = 0
+        for number, row in enumerate(rows, 1):
+            end = at + len(row["input_ids"])
+            # The mask is the number of the sample in the pack: by it attention keeps samples apart.
+            assert set(batch["attention_mask"][at:end]) == {number}
+            assert batch["position_ids"][at:end] == list(range(end - at))
+            yield batch["input_ids"][at:end], batch["labels"][at:end]
+            at = end
+        assert at == len(batch["input_ids"])
+
+
+def _padding_tokenizer():
+    """A tokenizer for collators, which need none but its padding."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = models.WordLevel({"<pad>": 0}, unk_token="<pad>")
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), pad_token="<pad>")
 
 
 def llamafactory(folder):

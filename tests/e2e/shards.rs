@@ -92,6 +92,22 @@ fn every_format_holds_the_samples_that_parquet_holds() {
     }
 }
 
+/// Trainers that pack concatenate every column of such rows.
+#[test]
+fn rows_of_unpacked_parquet_hold_lists_of_numbers_alone() {
+    use arrow::datatypes::DataType;
+    let case = Case::new();
+    case.put("a.jsonl", chats(20));
+    let (manifest, _) = prepared(&case, ShardFormat::ParquetUnpacked, "");
+    let shard = manifest["shards"][0]["path"].as_str().unwrap();
+    for batch in super::harness::batches(&case.path("parquet-unpacked").join(shard)) {
+        for field in batch.schema().fields() {
+            let DataType::List(item) = field.data_type() else { panic!("{field}") };
+            assert!(item.data_type().is_integer(), "{field}");
+        }
+    }
+}
+
 #[test]
 fn megatron_holds_plain_documents() {
     let case = Case::new();

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub use error::ReadError;
 
+use self::table::{MakePack, Row};
 use crate::pack::{Pack, PackedSample};
 use crate::recipe::file::ShardFormat;
 
@@ -27,13 +28,10 @@ pub fn open(root: &Path, format: ShardFormat, shard: &str) -> Result<Packs, Read
     let main = root.join(shard);
     let files: Vec<PathBuf> = format.files(shard).iter().map(|file| root.join(file)).collect();
     match format {
-        ShardFormat::Parquet | ShardFormat::ParquetUnpacked | ShardFormat::MegatronBridge => {
-            parquet::packs(&main, format)
-        }
-        ShardFormat::Arrow => {
-            let ids = files.get(1).ok_or_else(|| ReadError::malformed(&main, "has no sample ids"))?;
-            datasets::packs(&main, ids)
-        }
+        ShardFormat::Parquet => parquet::packs(&main, Box::new(parquet::pack_row)),
+        ShardFormat::MegatronBridge => parquet::packs(&main, Box::new(parquet::bridge_row)),
+        ShardFormat::ParquetUnpacked => parquet::packs(&main, sample_row(Names::beside(&main, &files)?)),
+        ShardFormat::Arrow => datasets::packs(&main, sample_row(Names::beside(&main, &files)?)),
         ShardFormat::Olmo => plain::olmo(&files),
         ShardFormat::Megatron => plain::megatron(&files),
         ShardFormat::Mds => plain::mds(&main),
@@ -78,6 +76,11 @@ struct Names {
 }
 
 impl Names {
+    /// Those of a shard, by its files.
+    fn beside(main: &Path, files: &[PathBuf]) -> Result<Self, ReadError> {
+        Names::read(files.get(1).ok_or_else(|| ReadError::malformed(main, "has no sample ids"))?)
+    }
+
     fn read(path: &Path) -> Result<Self, ReadError> {
         Ok(Names { packs: super::sidecar::read(path)?.into_iter() })
     }
@@ -90,6 +93,15 @@ impl Names {
             _ => Err("there is not one sample id for it".to_owned()),
         }
     }
+}
+
+/// Rows that are samples, with their ids from beside the shard.
+fn sample_row(mut names: Names) -> MakePack {
+    Box::new(move |row: &Row| {
+        let (ids, labels) = (row.numbers("input_ids")?, row.numbers("labels")?);
+        let sample = Parts { name: names.one()?, ids: &ids, labels: &labels }.sample()?;
+        Ok(Pack { samples: vec![sample] })
+    })
 }
 
 /// Puts a sample together from its parts as the rows have them.

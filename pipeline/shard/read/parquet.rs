@@ -15,17 +15,11 @@ use crate::source::guard;
 /// Rows of a shard that are decoded at a time.
 const BATCH_ROWS: usize = 64;
 
-/// Reads one of the formats that are Parquet files.
-pub(super) fn packs(path: &Path, format: ShardFormat) -> Result<Packs, ReadError> {
-    let pack = match format {
-        ShardFormat::MegatronBridge => bridge_row,
-        ShardFormat::ParquetUnpacked => sample_row,
-        _ => pack_row,
-    };
+/// Reads the rows of a Parquet file, each made to a pack by `pack`.
+pub(super) fn packs(path: &Path, pack: MakePack) -> Result<Packs, ReadError> {
     let batches = guard(|| builder(path).map(|builder| builder.with_batch_size(BATCH_ROWS).build()));
     let batches = batches.map_err(|reason| ReadError::malformed(path, reason))??;
     let batches = batches.map_err(|e| ReadError::malformed(path, e.to_string()))?;
-    let pack: MakePack = Box::new(pack);
     Ok(Box::new(Cursor::new(path.to_path_buf(), Box::new(batches), pack)))
 }
 
@@ -40,7 +34,7 @@ pub(super) fn format_of(columns: &[String]) -> Option<ShardFormat> {
     let has = |names: &[&str]| names.iter().all(|name| columns.iter().any(|column| column == name));
     if has(&["input_ids", "labels", "seq_lengths"]) {
         Some(ShardFormat::Parquet)
-    } else if has(&["input_ids", "labels", "sample_id"]) {
+    } else if has(&["input_ids", "labels", "attention_mask"]) {
         Some(ShardFormat::ParquetUnpacked)
     } else if has(&["input_ids", "seq_start_id", "loss_mask"]) {
         Some(ShardFormat::MegatronBridge)
@@ -49,18 +43,14 @@ pub(super) fn format_of(columns: &[String]) -> Option<ShardFormat> {
     }
 }
 
-fn pack_row(row: &Row) -> Result<Pack, String> {
+/// A row of `parquet`.
+pub(super) fn pack_row(row: &Row) -> Result<Pack, String> {
     let (ids, labels) = (row.numbers("input_ids")?, row.numbers("labels")?);
     Parts::pack(row.texts("sample_ids")?, &ids, &labels, &row.numbers("seq_lengths")?)
 }
 
-fn sample_row(row: &Row) -> Result<Pack, String> {
-    let (ids, labels) = (row.numbers("input_ids")?, row.numbers("labels")?);
-    let sample = Parts { name: row.text("sample_id")?, ids: &ids, labels: &labels }.sample()?;
-    Ok(Pack { samples: vec![sample] })
-}
-
-fn bridge_row(row: &Row) -> Result<Pack, String> {
+/// A row of `megatron-bridge`.
+pub(super) fn bridge_row(row: &Row) -> Result<Pack, String> {
     let (ids, starts) = (row.numbers("input_ids")?, row.numbers("seq_start_id")?);
     let mask = row.mask("loss_mask")?;
     if mask.len() != ids.len() || starts.first().is_some_and(|first| *first != 0) {

@@ -78,14 +78,6 @@ impl Row<'_> {
         self.primitives::<Int8Type>(column)
     }
 
-    pub(super) fn text(&self, column: &str) -> Result<String, String> {
-        let array =
-            self.batch.column_by_name(column).ok_or_else(|| format!("there is no column `{column}`"))?;
-        let texts =
-            array.as_string_opt::<i32>().ok_or_else(|| format!("column `{column}` has no strings"))?;
-        Ok(texts.value(self.row).to_owned())
-    }
-
     fn primitives<T: ArrowPrimitiveType>(&self, column: &str) -> Result<Vec<T::Native>, String> {
         let list = self.list(column)?;
         let wrong = || format!("column `{column}` has another type");
