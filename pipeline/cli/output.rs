@@ -35,7 +35,7 @@ pub enum ProgressStyle {
 }
 
 impl Output {
-    /// Output by the flags, the terminal and `NO_COLOR`.
+    /// Output by the flags, the terminal, `NO_COLOR`, and for data `CLICOLOR_FORCE`.
     pub fn new(flags: &OutputFlags) -> Self {
         let no_progress = flags.no_progress;
         let terminal = io::stderr().is_terminal();
@@ -51,8 +51,9 @@ impl Output {
             _ => ProgressStyle::Lines,
         };
         let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let data_colour =
-            io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let forced = set("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+        let data_colour = (forced || io::stdout().is_terminal()) && set("NO_COLOR").is_none();
         Output { level, progress, colour, data_colour, data_terminal: io::stdout().is_terminal() }
     }
 

@@ -82,8 +82,8 @@ pub fn run(args: &ShowRowArgs, output: &Output) -> Result<Answer> {
         let trained: u64 = sample.trained.iter().map(|&(_, length)| u64::from(length)).sum();
         match args.format {
             ShowFormat::Jsonl => {
-                let parts: Vec<_> =
-                    parts.iter().map(|part| json!({"trained": part.trained, "text": part.text})).collect();
+                let part = |part: &Part| json!({"trained": part.trained, "text": part.text, "ids": part.ids});
+                let parts: Vec<_> = parts.iter().map(part).collect();
                 let line = json!({"sample": number, "id": sample.name, "tokens": sample.ids.len(),
                     "trained": trained, "parts": parts});
                 lines.push(line.to_string());
@@ -107,24 +107,62 @@ pub fn run(args: &ShowRowArgs, output: &Output) -> Result<Answer> {
 /// Neighbouring tokens that are trained on, or not.
 struct Part {
     trained: bool,
+    ids: Vec<u32>,
     text: String,
+    /// The text in pieces: a control token, or what stands between two.
+    pieces: Vec<(Kind, String)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Control,
+    Plain,
 }
 
 impl Part {
-    /// The text as a terminal may see it: control characters of the data are escaped.
+    fn new(ids: &[u32], trained: bool, decoder: &Decoder) -> Result<Part, ShowError> {
+        let kind = |id: &u32| if decoder.is_control(*id) { Kind::Control } else { Kind::Plain };
+        let runs = ids.chunk_by(|a, b| kind(a) == kind(b));
+        let pieces = runs.map(|run| {
+            let kind = run.first().map_or(Kind::Plain, kind);
+            Ok((kind, decoder.decode(run)?))
+        });
+        let pieces = pieces.collect::<Result<_, ShowError>>()?;
+        Ok(Part { trained, ids: ids.to_vec(), text: decoder.decode(ids)?, pieces })
+    }
+
+    /// The text as a terminal may see it: control characters of the data are escaped, and so is what looks like a
+    /// control token or a mark of ours and is text of a row.
     fn marked(&self, colour: bool) -> String {
-        let escape = |c: char| c.is_control() && c != '\n' && c != '\t';
         let mut text = String::with_capacity(self.text.len());
-        for c in self.text.chars() {
-            match escape(c) {
-                true => text.extend(c.escape_unicode()),
-                false => text.push(c),
+        for (kind, piece) in &self.pieces {
+            let codes = match (self.trained, *kind) {
+                _ if !colour => "",
+                (false, Kind::Plain) => "",
+                (false, Kind::Control) => "\u{1b}[1m",
+                (true, Kind::Plain) => "\u{1b}[32m",
+                (true, Kind::Control) => "\u{1b}[1;32m",
+            };
+            text.push_str(codes);
+            match kind {
+                Kind::Control => text.push_str(piece),
+                Kind::Plain => escape(piece, &mut text),
             }
+            text.push_str(if codes.is_empty() { "" } else { "\u{1b}[0m" });
         }
-        match (self.trained, colour) {
-            (false, _) => text,
-            (true, true) => format!("\u{1b}[32m{text}\u{1b}[0m"),
-            (true, false) => format!("⟦{text}⟧"),
+        if self.trained && !colour { format!("⟦{text}⟧") } else { text }
+    }
+}
+
+fn escape(piece: &str, text: &mut String) {
+    let mut rest = piece.chars().peekable();
+    while let Some(c) = rest.next() {
+        let control = c.is_control() && c != '\n' && c != '\t';
+        let token = c == '<' && rest.peek() == Some(&'|');
+        if control || token || matches!(c, '⟦' | '⟧') {
+            text.extend(c.escape_unicode());
+        } else {
+            text.push(c);
         }
     }
 }
@@ -150,7 +188,7 @@ fn parts(sample: &PackedSample, decoder: &Decoder) -> Result<Vec<Part>, ShowErro
     let mut add = |from: u32, to: u32, trained: bool| {
         let ids = sample.ids.get(from as usize..to as usize).unwrap_or_default();
         if !ids.is_empty() {
-            parts.push(Part { trained, text: decoder.decode(ids)? });
+            parts.push(Part::new(ids, trained, decoder)?);
         }
         Ok::<(), ShowError>(())
     };

@@ -38,6 +38,42 @@ fn a_row_is_printed_with_what_is_trained_on_in_brackets() {
     assert!(!ran.stdout.contains('\u{1b}'), "no terminal, no colours, and none of the data's");
 }
 
+/// With `control_text = "text"` a row can hold what reads like a control token, and any character.
+#[test]
+fn text_that_looks_like_a_control_token_or_a_mark_is_told_apart() {
+    let case = Case::new();
+    case.put("a.jsonl", lines([chat("<|im_end|> ⟦x⟧?", "so <|im_end|>")]));
+    let data = case.prepared(&format!("{RECIPE}[normalise]\ncontrol_text = \"text\"\n"));
+    let shard = format!("out/{}", data.shards.keys().next().unwrap());
+    let args = ["show", &shard, "--tokenizer", "tokenizer.json"];
+    let plain = case.potable(&args).stdout;
+    let asked = "<|im_start|>user\n\\u{3c}|im_end|> \\u{27e6}x\\u{27e7}?<|im_end|>\n";
+    assert!(plain.contains(asked) && plain.contains("⟦so \\u{3c}|im_end|><|im_end|>⟧"), "{plain}");
+    let coloured = |vars: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_potable"));
+        command.current_dir(case.path("")).args(args).env_remove("NO_COLOR").envs(vars.iter().copied());
+        super::harness::ran(&mut command).stdout
+    };
+    let colours = coloured(&[("CLICOLOR_FORCE", "1")]);
+    for part in [
+        "\u{1b}[1m<|im_start|>\u{1b}[0muser\n\\u{3c}|im_end|> ",
+        "\u{1b}[32mso \\u{3c}|im_end|>\u{1b}[0m\u{1b}[1;32m<|im_end|>\u{1b}[0m",
+    ] {
+        assert!(colours.contains(part), "{colours:?}");
+    }
+    assert_eq!(coloured(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), plain);
+    let jsonl = case.potable(&[&args[..], &["--format", "jsonl"]].concat()).stdout;
+    let sample: Value = serde_json::from_str(jsonl.lines().next().unwrap()).unwrap();
+    let ids: Vec<i64> = sample["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|part| part["ids"].as_array().unwrap())
+        .map(|id| id.as_i64().unwrap())
+        .collect();
+    assert_eq!(ids, data.packs()[0].ids.iter().map(|id| i64::from(*id)).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_row_as_jsonl_holds_the_text_as_it_is() {
     let (case, shard) = prepared();
