@@ -204,7 +204,7 @@ const MOST_BLOCKS: u64 = 1 << 22;
 /// than [`MOST_BLOCKS`].
 pub fn least_bytes(total: u64, partitions: u32, read_bytes: u64) -> u64 {
     let partitions = u64::from(partitions);
-    let bounded = u128::from(total) * u128::from(partitions) / u128::from(MOST_BLOCKS);
+    let bounded = (u128::from(total) * u128::from(partitions)).div_ceil(u128::from(MOST_BLOCKS));
     read_bytes.saturating_mul(partitions).max(u64::try_from(bounded).unwrap_or(u64::MAX))
 }
 
