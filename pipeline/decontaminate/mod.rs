@@ -101,7 +101,7 @@ impl<'b> Decontaminator<'b> {
     /// What is found in the strings that [`apply`](Self::apply) checks.
     pub fn find(&mut self, row: &Adapted) -> Vec<Match> {
         match row {
-            Adapted::Chat(conversation) => self.scan(&conversation.strings()),
+            Adapted::Chat(conversation) => self.scan(&conversation.printable()),
             Adapted::Document(document) => self.scan(&[(0, document.text.as_str(), true)]),
         }
     }

@@ -81,7 +81,7 @@ impl Normaliser {
                 Outcome::Keep(vec![RenderedSample::document(&document.text, &self.end_of_text)])
             }
             Checked::Chat(conversation) => {
-                if drops && conversation.strings().iter().any(|(_, text, _)| self.controls.finds(text)) {
+                if drops && conversation.printable().iter().any(|(_, text, _)| self.controls.finds(text)) {
                     return Outcome::Drop(DropReason::NormaliseControlText);
                 }
                 match (self.policy.format, &self.template) {

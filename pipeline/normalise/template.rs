@@ -396,7 +396,7 @@ impl Sampler<'_> {
 
     /// Two characters of the private use area that the row does not use.
     fn unused(&self) -> Option<(char, char)> {
-        let strings = self.conversation.strings();
+        let strings = self.conversation.printable();
         let mut free =
             ('\u{f800}'..='\u{f8ff}').filter(|c| !strings.iter().any(|(_, text, _)| text.contains(*c)));
         Some((free.next()?, free.next()?))
@@ -415,7 +415,7 @@ impl Sampler<'_> {
     /// give the same text.
     fn own_controls(&self, text: &str) -> Result<Vec<usize>, DropReason> {
         let all = || self.controls.ranges(text).into_iter().map(|range| range.start).collect::<Vec<_>>();
-        let strings = self.conversation.strings();
+        let strings = self.conversation.printable();
         let theirs = strings.iter().any(|(_, text, _)| self.controls.finds(text));
         if self.policy.control_text != ControlText::Text || !theirs {
             return Ok(all());
@@ -425,6 +425,9 @@ impl Sampler<'_> {
         let mut hide = |text: &mut String| hide(text, self.controls, (open, close), &mut hidden);
         let mut conversation = self.conversation.clone();
         for message in &mut conversation.messages {
+            if let Role::Other(name) = &mut message.role {
+                hide(name);
+            }
             message.content.iter_mut().chain(&mut message.reasoning).for_each(&mut hide);
             for call in &mut message.tool_calls {
                 hide(&mut call.name);

@@ -127,4 +127,25 @@ impl Conversation {
         }
         strings
     }
+
+    /// What names things beside those strings and that a chat template may print all the same: roles
+    /// that have no branch of their own. With the index of the message, as in
+    /// [`Conversation::strings`].
+    pub fn labels(&self) -> Vec<(u32, &str, bool)> {
+        let mut labels = Vec::new();
+        for (index, message) in self.messages.iter().enumerate() {
+            let index = index as u32;
+            if let Role::Other(name) = &message.role {
+                labels.push((index, name.as_str(), false));
+            }
+        }
+        labels
+    }
+
+    /// Strings and labels: all that a chat template can print.
+    pub fn printable(&self) -> Vec<(u32, &str, bool)> {
+        let mut all = self.strings();
+        all.extend(self.labels());
+        all
+    }
 }
