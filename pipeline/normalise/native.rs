@@ -7,7 +7,7 @@ use super::dialect::{Dialect, Prompt};
 use super::policy::{EmptyThink, History, LeadingNewlines, OnLossy, OnUnclosed, Policy, Train};
 use super::python;
 use super::rendered::{Acted, RenderedSample};
-use super::turn::{Fault, Turn};
+use super::turn::{Fault, Turn, after_newlines};
 use crate::run::reason::DropReason;
 use crate::source::adapt::{Conversation, Message, Outcome, Role};
 
@@ -246,20 +246,20 @@ impl<'a> Renderer<'a> {
             Block::Reasoning => {
                 self.think(turn.reasoning);
                 let start = if self.policy.mask_reasoning { self.sample.text.len() } else { header };
-                (self.strip(turn.answer, true), start)
+                (self.strip(turn.answer, turn.answer.trim_start_matches('\n')), start)
             }
             Block::Empty => {
                 if trained && self.policy.empty_think == EmptyThink::Drop {
                     return Err(DropReason::NormaliseEmptyThink);
                 }
-                (self.strip(turn.answer, true), self.empty_block(header))
+                let answer = self.strip(turn.answer, turn.answer.trim_start_matches('\n'));
+                (answer, self.empty_block(header))
             }
             Block::None => {
                 if !turn.reasoning.is_empty() {
                     self.count("history-reasoning-stripped");
                 }
-                let strips = self.policy.leading_newlines == LeadingNewlines::Strip;
-                (self.strip(turn.answer, strips), header)
+                (self.strip(turn.answer, turn.answer), header)
             }
         };
         self.push(answer);
@@ -322,11 +322,12 @@ impl<'a> Renderer<'a> {
         self.push("\n</think>\n\n");
     }
 
-    fn strip<'t>(&mut self, answer: &'t str, strip: bool) -> &'t str {
-        let stripped = answer.trim_start_matches('\n');
-        if !strip {
-            return answer;
-        }
+    /// The answer as the policy has it; `by_template` is what the template leaves of it.
+    fn strip<'t>(&mut self, answer: &'t str, by_template: &'t str) -> &'t str {
+        let stripped = match self.policy.leading_newlines {
+            LeadingNewlines::Strip => after_newlines(answer),
+            LeadingNewlines::Keep => by_template,
+        };
         if stripped.len() < answer.len() {
             self.count("leading-newlines-stripped");
         }

@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 use super::jinja::{Broken, Input, Jinja, to_value};
 use super::policy::{ControlText, History, LeadingNewlines, OnLossy, Policy, Train};
 use super::rendered::{Acted, ControlFinder, RenderedSample};
+use super::turn::after_newlines;
 use crate::run::reason::DropReason;
 use crate::source::Cell;
 use crate::source::adapt::{Conversation, Message, Outcome, Role, ToolCall};
@@ -261,7 +262,7 @@ pub(super) fn normalise(
 
 /// The conversation without newlines at the start of answers, if there are any and they go.
 fn strip_newlines(conversation: &Conversation, policy: &Policy, acted: &mut Acted) -> Option<Conversation> {
-    let begins = |m: &Message| m.role == Role::Assistant && m.text().starts_with('\n');
+    let begins = |m: &Message| m.role == Role::Assistant && after_newlines(m.text()).len() < m.text().len();
     let count = conversation.messages.iter().filter(|m| begins(m)).count() as u64;
     if policy.leading_newlines == LeadingNewlines::Keep || count == 0 {
         return None;
@@ -269,7 +270,7 @@ fn strip_newlines(conversation: &Conversation, policy: &Policy, acted: &mut Acte
     *acted.entry("leading-newlines-stripped").or_default() += count;
     let mut changed = conversation.clone();
     for message in changed.messages.iter_mut().filter(|m| begins(m)) {
-        message.content = Some(message.text().trim_start_matches('\n').to_owned());
+        message.content = Some(after_newlines(message.text()).to_owned());
     }
     Some(changed)
 }

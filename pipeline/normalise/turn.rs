@@ -35,6 +35,17 @@ pub(super) enum Parting {
     TrimmedTags,
 }
 
+/// An answer without the lines of white space at its start; nothing of an answer that is white space,
+/// since a newline and a call of a tool may follow. The tokenizer makes one token of the newline before
+/// an answer and of white space that ends in a newline: trained on, that token would bring what stands
+/// before the answer into the loss.
+pub(super) fn after_newlines(answer: &str) -> &str {
+    let body = answer.trim_start();
+    let lead = answer.get(..answer.len() - body.len()).unwrap_or_default();
+    let end = if body.is_empty() { answer.len() } else { lead.rfind(['\n', '\r']).map_or(0, |at| at + 1) };
+    answer.get(end..).unwrap_or_default()
+}
+
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 

@@ -7,7 +7,7 @@ use potable::decontaminate::Decontaminator;
 use potable::normalise::native::{Ending, render};
 use potable::normalise::{
     Acted, ChatTemplate, ControlFinder, ControlText, Controls, EmptyThink, History, LeadingNewlines,
-    Normaliser, Policy, RenderedSample, TextFormat, Train,
+    Normaliser, OnLossy, Policy, RenderedSample, TextFormat, Train,
 };
 use potable::source::adapt::{Adapted, Conversation, Message, Outcome, Role};
 use potable::tokenise::{Tokeniser, TokeniserChoice};
@@ -19,6 +19,14 @@ use super::templates::models;
 
 /// A ChatML template of our own, in which a turn is what follows its prompt.
 const CHATML: &str = "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + (m.content or '') + '<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+
+const FORMATS: [TextFormat; 5] = [
+    TextFormat::Qwen3,
+    TextFormat::Qwen3Thinking2507,
+    TextFormat::Qwen3Instruct2507,
+    TextFormat::Qwen35,
+    TextFormat::Qwen36,
+];
 
 fn shared(path: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(path);
@@ -150,6 +158,51 @@ fn with_one_token_a_byte_the_trained_tokens_spell_the_spans() {
         let ids: Vec<u32> = ids.copied().collect();
         assert_eq!(tokeniser.decode(&ids).unwrap(), spans, "conversation {number}");
     }
+}
+
+/// What stands before a trained span and the span have the ids of the whole text: no token belongs to
+/// both. So it is by default; with `leading_newlines = "keep"` the header's newline can be trained on.
+#[test]
+fn by_default_no_token_straddles_the_start_of_a_trained_span() {
+    let tokeniser = Tokeniser::built_in().unwrap();
+    let ids = |text: &str| {
+        let sample = RenderedSample { text: text.to_owned(), ..RenderedSample::default() };
+        tokeniser.encode(&sample, ControlText::Keep).unwrap().ids
+    };
+    let chatml = ChatTemplate::new(CHATML, Vec::new()).unwrap();
+    let policy = Policy { format: TextFormat::Template, on_lossy: OnLossy::Keep, ..Policy::DEFAULT };
+    let by_template = Normaliser::new(policy, controls(&tokeniser), Some(chatml));
+    let (mut spans, mut stripped) = (0, 0);
+    for number in 0..1500 {
+        let mut numbers = Numbers::of(19, number);
+        let mut made = conversation(&mut numbers);
+        let answer = made.messages.iter_mut().rev().find(|m| m.role == Role::Assistant);
+        if let Some(answer) = answer.filter(|_| numbers.is(50)) {
+            let lead = numbers.pick(&[" \n", "\r\n", "\u{3000}\n ", "\t\n\n", "\r", " \u{85}", "\u{1f}\n"]);
+            answer.content = Some(format!("{lead}{}", answer.text()));
+        }
+        let policy = Policy {
+            format: FORMATS[numbers.below(5) as usize],
+            mask_reasoning: numbers.is(30),
+            train: if numbers.is(50) { Train::AllTurns } else { Train::LastTurns },
+            ..Policy::DEFAULT
+        };
+        let mut found: Vec<RenderedSample> = render(&made, &policy, Ending::Closed).into_iter().collect();
+        let mut acted = Acted::new();
+        found.extend(samples(&by_template, made, &mut acted).into_iter().flatten());
+        stripped += acted.get("leading-newlines-stripped").copied().unwrap_or_default();
+        for sample in found {
+            let whole = ids(&sample.text);
+            for span in &sample.trained {
+                let (before, after) = sample.text.split_at(span.start);
+                let mut parts = ids(before);
+                parts.extend(ids(after));
+                assert_eq!(parts, whole, "conversation {number}, {policy:?}: {before:?} and {after:?}");
+                spans += 1;
+            }
+        }
+    }
+    assert!(spans > 2000 && stripped > 200, "{spans} spans, {stripped} answers stripped");
 }
 
 /// Under `control_text = "text"` the control tokens of a sample are those that the renderer wrote, and
