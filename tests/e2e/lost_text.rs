@@ -18,6 +18,11 @@ fn prepared(rows: Vec<Value>, recipe: &str) -> DataSet {
     case.prepared(&(SOURCE.to_owned() + recipe))
 }
 
+/// A question and an answer with these fields, as one row.
+fn answered(answer: Value) -> Value {
+    json!({"messages": [{"role": "user", "content": "q"}, answer]})
+}
+
 fn dropped(data: &DataSet) -> Value {
     data.manifest["rows"]["a"]["dropped"].clone()
 }
@@ -49,4 +54,47 @@ fn the_name_of_a_role_is_checked_for_benchmarks() {
         case.prepared(&format!("{SOURCE}{BY_TEMPLATE}[decontaminate]\nbenchmarks = [\"bench.toml\"]\n"));
     assert_eq!(data.number("/decontamination/benchmarks/0/rows_dropped"), 1);
     assert_eq!(data.texts(), [rendered("q", "a").replace("<think>\n\n</think>\n\n", "")]);
+}
+
+#[test]
+fn reasoning_is_found_in_each_field_that_servers_put_it_into() {
+    let thought =
+        rendered("q", "<think>\nwhy\n</think>\n\na").replace("<think>\n\n</think>\n\n<think>", "<think>");
+    for field in ["reasoning_content", "reasoning", "thinking"] {
+        let with = |value: Value| {
+            let mut answer = json!({"role": "assistant", "content": "a", "reasoning_content": null});
+            answer[field] = value;
+            answered(answer)
+        };
+        assert_eq!(prepared(vec![with(json!("why"))], "").texts(), [thought.as_str()], "{field}");
+        assert_eq!(prepared(vec![with(json!(""))], "").texts(), [rendered("q", "a")], "{field}");
+    }
+    // A flag of that name is none.
+    let flagged = answered(json!({"role": "assistant", "content": "a", "thinking": true}));
+    assert_eq!(prepared(vec![flagged], "").texts(), [rendered("q", "a")]);
+    // The same twice is not lost; two that differ, or parts that are no text, are.
+    let both = |reasoning: Value| {
+        answered(
+            json!({"role": "assistant", "content": "a", "reasoning_content": "why", "reasoning": reasoning}),
+        )
+    };
+    let data = prepared(vec![both(json!("why\n")), both(json!("because")), both(json!([{"text": "x"}]))], "");
+    assert_eq!(data.texts(), [thought.as_str()]);
+    assert_eq!(dropped(&data), json!({"normalise.lossy": 2}));
+}
+
+#[test]
+fn a_mapping_that_names_the_field_of_the_reasoning_looks_at_no_other() {
+    let row = answered(json!({"role": "assistant", "content": "a", "reasoning": "other", "notes": "why"}));
+    let case = Case::new();
+    case.put("a.jsonl", lines([row]));
+    let data = case.prepared(&format!("{SOURCE}[source.mapping]\nreasoning = \"notes\"\n"));
+    assert!(data.texts()[0].contains("<think>\nwhy\n</think>"), "{:?}", data.texts());
+    // Nor is a field that holds the text its own reasoning.
+    let row = answered(json!({"role": "assistant", "thinking": "a"}));
+    let row = json!({"messages": [{"role": "user", "thinking": "q"}, row["messages"][1]]});
+    let case = Case::new();
+    case.put("a.jsonl", lines([row]));
+    let data = case.prepared(&format!("{SOURCE}[source.mapping]\ncontent = \"thinking\"\n"));
+    assert_eq!(data.texts(), [rendered("q", "a")]);
 }

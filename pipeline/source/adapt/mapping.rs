@@ -22,8 +22,8 @@ pub struct MappingFile {
     /// Field of a message that holds its text; `content` or `value` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// Field of a message (shape `messages`, default `reasoning_content`) or column (shape
-    /// `columns`) that holds the reasoning.
+    /// Field of a message (shape `messages`; if absent, the first of `reasoning_content`, `reasoning`
+    /// and `thinking` that holds text) or column (shape `columns`) that holds the reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// Names of roles in this corpus: `{ human = "user" }`.
@@ -223,8 +223,8 @@ pub struct MessageFields {
     pub role: Vec<String>,
     /// Candidates for the text.
     pub content: Vec<String>,
-    /// Field path of the reasoning.
-    pub reasoning: Vec<String>,
+    /// Field paths that reasoning is looked for at, in order.
+    pub reasoning: Vec<Vec<String>>,
     /// Names of roles in this corpus.
     pub roles: BTreeMap<String, String>,
 }
@@ -448,11 +448,18 @@ impl MappingFile {
             Some(name) => vec![name.clone()],
             None => usual.map(str::to_owned).to_vec(),
         };
-        let reasoning = self.reasoning.as_deref().unwrap_or("reasoning_content");
+        let content = names(&self.content, ["content", "value"]);
+        let path = |name: &str| name.split('.').map(str::to_owned).collect();
+        let reasoning = match &self.reasoning {
+            Some(name) => vec![path(name)],
+            None => {
+                REASONING.into_iter().filter(|name| !content.iter().any(|c| c == name)).map(path).collect()
+            }
+        };
         Ok(MessageFields {
             role: names(&self.role, ["role", "from"]),
-            content: names(&self.content, ["content", "value"]),
-            reasoning: reasoning.split('.').map(str::to_owned).collect(),
+            content,
+            reasoning,
             roles: self.roles.clone(),
         })
     }
@@ -553,6 +560,9 @@ impl Shape {
         }
     }
 }
+
+/// Fields of a message that servers and corpora put reasoning into.
+const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 struct Columns<'a> {
     names: Vec<String>,

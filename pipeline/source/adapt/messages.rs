@@ -2,7 +2,7 @@
 
 use super::conversation::{Conversation, Message, Role, ToolCall};
 use super::mapping::{ColumnPath, MessageFields};
-use super::{Outcome, wrong_type};
+use super::{Outcome, is_empty, wrong_type};
 use crate::run::reason::DropReason;
 use crate::source::cell::Cell;
 use crate::source::python_json::to_python_json;
@@ -46,12 +46,7 @@ fn message(mut item: Cell, fields: &MessageFields) -> Result<Message, String> {
         Some(Cell::List(calls)) => calls.iter().map(tool_call).collect::<Result<_, _>>()?,
         Some(other) => return Err(format!("`tool_calls` is {}, not a list", other.kind())),
     };
-    let reasoning = match item.take_path(&fields.reasoning) {
-        Cell::Text(text) => Some(text),
-        Cell::Null => None,
-        other => return Err(format!("`{}` is {}, not text", fields.reasoning.join("."), other.kind())),
-    };
-    let mut lossy = false;
+    let (reasoning, mut lossy) = reasoning(&mut item, &fields.reasoning)?;
     let there = |name: &&String| item.field(name).is_some();
     let full = |name: &&String| item.field(name).is_some_and(|value| *value != Cell::Null);
     let content = match fields.content.iter().find(full).or_else(|| fields.content.iter().find(there)) {
@@ -64,13 +59,37 @@ fn message(mut item: Cell, fields: &MessageFields) -> Result<Message, String> {
             Cell::Null => None,
             Cell::List(parts) => {
                 let text = text_parts(&parts);
-                lossy = text.is_none();
+                lossy |= text.is_none();
                 text
             }
             other => return Err(format!("`{name}` is {}, not text", other.kind())),
         },
     };
     Ok(Message { role, content, reasoning, tool_calls, lossy })
+}
+
+/// The first reasoning that is not blank, and whether there is other reasoning beside it, which would
+/// be lost. The first path has to hold text; the others are names that may mean something else.
+fn reasoning(item: &mut Cell, paths: &[Vec<String>]) -> Result<(Option<String>, bool), String> {
+    let (mut found, mut lossy) = (None::<String>, false);
+    for (number, path) in paths.iter().enumerate() {
+        match item.take_path(path) {
+            Cell::Text(text) => match &found {
+                Some(first) if !first.trim().is_empty() => {
+                    lossy |= !text.trim().is_empty() && text.trim() != first.trim();
+                }
+                Some(_) if text.trim().is_empty() => {}
+                _ => found = Some(text),
+            },
+            Cell::Null => {}
+            other if number == 0 => {
+                return Err(format!("`{}` is {}, not text", path.join("."), other.kind()));
+            }
+            Cell::Bool(_) | Cell::Int(_) | Cell::UInt(_) | Cell::Float(_) => {}
+            other => lossy |= !is_empty(&other),
+        }
+    }
+    Ok((found, lossy))
 }
 
 fn find<'a>(item: &'a Cell, names: &[String]) -> Option<&'a Cell> {
