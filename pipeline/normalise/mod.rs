@@ -5,6 +5,7 @@ mod dialect;
 mod jinja;
 pub mod native;
 pub mod policy;
+mod printed;
 mod python;
 pub mod rendered;
 mod tags;

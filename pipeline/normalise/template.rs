@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use super::jinja::{Broken, Input, Jinja, to_value};
 use super::policy::{ControlText, History, LeadingNewlines, OnLossy, Policy, Train};
+use super::printed::Marked;
 use super::rendered::{Acted, ControlFinder, RenderedSample};
 use super::turn::after_newlines;
 use crate::run::reason::DropReason;
@@ -329,6 +330,9 @@ impl Sampler<'_> {
         if self.policy.drop_unanswered && trained.iter().any(|&index| self.is_empty(index)) {
             return Err(DropReason::NormaliseEmptyAnswer);
         }
+        if self.policy.on_lossy == OnLossy::Drop && self.loses(&text) {
+            return Err(DropReason::NormaliseLossy);
+        }
         let mut sample = RenderedSample::default();
         let spans = match self.template.jinja.marks_generation() {
             true => self.marked(&text, trained)?,
@@ -346,6 +350,13 @@ impl Sampler<'_> {
         sample.controls = self.own_controls(&text)?;
         sample.text = text;
         Ok(sample)
+    }
+
+    /// Whether the template leaves out something of the conversation, or there is no telling.
+    fn loses(&self, text: &str) -> bool {
+        let Some(marks) = self.unused() else { return true };
+        let marked = Marked::new(self.conversation, marks, self.template.takes_text);
+        marked.loses(text, self.render(&marked.conversation, false).ok().as_deref())
     }
 
     fn is_empty(&self, index: usize) -> bool {
