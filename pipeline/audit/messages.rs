@@ -129,7 +129,7 @@ fn call(text: &str) -> Option<ToolCall> {
     let text = text.strip_prefix("<tool_call>\n").unwrap_or(text);
     let inner = text.strip_prefix("{\"name\": \"")?.strip_suffix("}\n</tool_call>")?;
     let (name, arguments) = inner.split_once("\", \"arguments\": ")?;
-    Some(ToolCall { name: name.to_owned(), arguments: arguments.to_owned() })
+    Some(ToolCall { name: name.to_owned(), arguments: arguments.to_owned(), id: None })
 }
 
 /// Results of tools, if the message holds nothing else.
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn messages_come_back_as_they_were() {
-        let call = ToolCall { name: "add".to_owned(), arguments: "{\"a\": 1}".to_owned() };
+        let call = ToolCall { name: "add".to_owned(), arguments: "{\"a\": 1}".to_owned(), id: None };
         let calls =
             Message { tool_calls: vec![call.clone(), call], ..message(Role::Assistant, "Let me see.") };
         let reasoned = Message {

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn xml(arguments: &str, scalars: Scalars) -> Result<String, DropReason> {
-        let call = ToolCall { name: "f".to_owned(), arguments: arguments.to_owned() };
+        let call = ToolCall { name: "f".to_owned(), arguments: arguments.to_owned(), id: None };
         let mut out = String::new();
         push_xml(&mut out, &call, scalars).map(|()| out)
     }

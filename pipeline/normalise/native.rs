@@ -74,7 +74,7 @@ fn refuse(conversation: &Conversation, policy: &Policy) -> Option<DropReason> {
     let messages = &conversation.messages;
     let dialect = Dialect::of(policy.format);
     if policy.on_lossy == OnLossy::Drop
-        && messages.iter().any(|m| m.lossy || matches!(m.role, Role::Other(_)))
+        && messages.iter().any(|m| m.lossy || matches!(m.role, Role::Other(_)) || answers_by_another(m))
     {
         return Some(DropReason::NormaliseLossy);
     }
@@ -97,6 +97,12 @@ fn refuse(conversation: &Conversation, policy: &Policy) -> Option<DropReason> {
             _ => None,
         }
     })
+}
+
+/// Whether a message that is no answer has reasoning or calls, which templates print of answers only.
+fn answers_by_another(message: &Message) -> bool {
+    let reasons = message.reasoning.as_deref().is_some_and(|text| !text.trim().is_empty());
+    message.role != Role::Assistant && (reasons || !message.tool_calls.is_empty())
 }
 
 fn is_assistant(conversation: &Conversation, index: usize) -> bool {

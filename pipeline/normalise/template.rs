@@ -221,6 +221,9 @@ fn message_value(message: &Message, takes_text: bool) -> Value {
     if let Some(reasoning) = &message.reasoning {
         fields.push(("reasoning_content", Value::from(reasoning.as_str())));
     }
+    for (key, label) in [("name", &message.name), ("tool_call_id", &message.tool_call_id)] {
+        fields.extend(label.as_deref().map(|label| (key, Value::from(label))));
+    }
     if !message.tool_calls.is_empty() {
         let calls: Vec<Value> = message.tool_calls.iter().map(|call| call_value(call, takes_text)).collect();
         fields.push(("tool_calls", Value::from(calls)));
@@ -241,7 +244,8 @@ fn call_value(call: &ToolCall, takes_text: bool) -> Value {
         None => Value::from(call.arguments.as_str()),
     };
     let function = Value::from_pairs([("name", Value::from(call.name.as_str())), ("arguments", arguments)]);
-    Value::from_pairs([("type", Value::from("function")), ("function", function)])
+    let id = call.id.as_deref().map(|id| ("id", Value::from(id)));
+    Value::from_pairs(id.into_iter().chain([("type", Value::from("function")), ("function", function)]))
 }
 
 /// Renders a conversation by a template and finds what is trained on.
@@ -441,7 +445,9 @@ impl Sampler<'_> {
                 hide(name);
             }
             message.content.iter_mut().chain(&mut message.reasoning).for_each(&mut hide);
+            message.name.iter_mut().chain(&mut message.tool_call_id).for_each(&mut hide);
             for call in &mut message.tool_calls {
+                call.id.iter_mut().for_each(&mut hide);
                 hide(&mut call.name);
                 hide(&mut call.arguments);
             }

@@ -10,12 +10,12 @@ const SOURCE: &str = "[[source]]\nname = \"a\"\npath = \"a.jsonl\"\n";
 const CHATML: &str = "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + (m.content or '') + '<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 const BY_TEMPLATE: &str = "[normalise]\nformat = \"template\"\ntemplate = \"chat_template.jinja\"\n";
 
-/// The data set of these conversations.
+/// The data set of these conversations, those that are the same among them.
 fn prepared(rows: Vec<Value>, recipe: &str) -> DataSet {
     let case = Case::new();
     case.put("a.jsonl", lines(rows));
     case.put("chat_template.jinja", CHATML);
-    case.prepared(&(SOURCE.to_owned() + recipe))
+    case.prepared(&format!("{SOURCE}{recipe}[dedup]\nexact = \"none\"\n"))
 }
 
 /// A question and an answer with these fields, as one row.
@@ -201,4 +201,126 @@ fn text_that_a_chat_template_trims_or_escapes_is_not_lost() {
     let tool = json!({"role": "tool", "content": "found"});
     let row = json!({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}, tool, {"role": "assistant", "content": "b"}]});
     assert_eq!(by_template(&drops, vec![row]).0, 1);
+}
+
+/// The call of [`called`] as Qwen3 prints it.
+const CALL: &str = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
+
+#[test]
+fn a_call_in_the_older_field_is_a_call() {
+    let older = json!({"name": "f", "arguments": "{\"city\": \"Paris\"}"});
+    let with = |call: Value| {
+        answered(
+            json!({"role": "assistant", "content": "Let me see.", "function_call": call, "tool_calls": null}),
+        )
+    };
+    let expected = rendered("q", &format!("Let me see.\n{CALL}"));
+    let rows = vec![with(older.clone()), with(json!(older.to_string()))];
+    assert_eq!(prepared(rows, "").texts(), [expected.as_str(), expected.as_str()]);
+    for none in [Value::Null, json!(""), json!({"name": "", "arguments": ""})] {
+        assert_eq!(prepared(vec![with(none)], "").texts(), [rendered("q", "Let me see.")]);
+    }
+    // The same call in both fields is one; another is lost.
+    let mut both = called("Let me see.");
+    both["function_call"] = older.clone();
+    let mut differs = both.clone();
+    differs["function_call"]["name"] = json!("g");
+    let data = prepared(vec![answered(both), answered(differs), with(json!("no call"))], "");
+    assert_eq!(data.texts(), [expected]);
+    assert_eq!(dropped(&data), json!({"normalise.lossy": 2}));
+}
+
+#[test]
+fn tools_in_the_system_message_are_tools() {
+    let tool = json!({"name": "f"});
+    let row = |field: &str, tools: Value, role: &str| {
+        let mut first = json!({"role": role, "content": "s"});
+        first[field] = tools;
+        json!({"messages": [first, {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})
+    };
+    for field in ["tools", "functions"] {
+        for tools in [json!([tool]), json!(json!([tool]).to_string()), json!(tool.to_string())] {
+            let text = prepared(vec![row(field, tools, "system")], "").texts().remove(0);
+            assert!(text.contains("<tools>\n{\"name\": \"f\"}\n</tools>"), "{field}: {text}");
+        }
+        let text = prepared(vec![row(field, json!([]), "system")], "").texts().remove(0);
+        assert!(!text.contains("<tools>"), "{text}");
+    }
+    let mut same = row("tools", json!([tool]), "system");
+    same["tools"] = json!([tool]);
+    let mut differs = same.clone();
+    differs["tools"] = json!([{"name": "g"}]);
+    let rows =
+        vec![same, differs, row("tools", json!([tool]), "user"), row("functions", json!("f(x)"), "system")];
+    assert_eq!(dropped(&prepared(rows, "")), json!({"normalise.lossy": 3}));
+}
+
+#[test]
+fn names_and_ids_reach_a_chat_template() {
+    let mut call = called("");
+    call["tool_calls"][0]["id"] = json!("id7");
+    let tool = json!({"role": "tool", "content": "r", "name": "f", "tool_call_id": "id7"});
+    let row = || json!({"messages": [{"role": "user", "content": "q", "name": "Ann"}, call, tool, {"role": "assistant", "content": "a"}]});
+    let case = Case::new();
+    case.put("a.jsonl", lines([row()]));
+    let template = "{%- for m in messages %}{{- m.role ~ (m.name or '') ~ (m.tool_call_id or '') ~ '\n' }}{%- if m.role == 'assistant' %}{% generation %}{{- m.content }}{%- for c in m.tool_calls or [] %}{{- c | tojson }}{%- endfor %}{{- '<|im_end|>' }}{% endgeneration %}{%- else %}{{- m.content }}{%- endif %}{{- '\n' }}{%- endfor %}";
+    case.put("chat_template.jinja", template);
+    let text = case.prepared(&(SOURCE.to_owned() + BY_TEMPLATE)).texts().remove(0);
+    let json = "{\"id\": \"id7\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"city\": \"Paris\"}}}";
+    assert_eq!(
+        text,
+        format!("userAnn\nq\nassistant\n{json}<|im_end|>\ntoolfid7\nr\nassistant\na<|im_end|>\n")
+    );
+}
+
+#[test]
+fn what_else_a_message_holds_is_lost_by_policy() {
+    let with = |field: &str, value: Value| {
+        let mut answer = json!({"role": "assistant", "content": "a"});
+        answer[field] = value;
+        answered(answer)
+    };
+    let full = [
+        ("audio", json!({"data": "x"})),
+        ("images", json!(["x.png"])),
+        ("refusal", json!("I cannot.")),
+        ("function_calls", json!("f(x)")),
+        ("reasoning_details", json!([{"text": "why"}])),
+    ];
+    let mut rows: Vec<Value> = full.iter().map(|(field, value)| with(field, value.clone())).collect();
+    rows.push(json!({"messages": [{"role": "user", "content": "q", "reasoning_content": "x"}, {"role": "assistant", "content": "a"}]}));
+    rows.push(json!({"messages": [{"role": "user", "content": "q", "tool_calls": called("")["tool_calls"]}, {"role": "assistant", "content": "a"}]}));
+    let lost = rows.len();
+    rows.extend(full.iter().map(|(field, _)| with(field, Value::Null)));
+    rows.extend([
+        with("images", json!([])),
+        with("refusal", json!(" ")),
+        with("audio", json!({"data": null})),
+    ]);
+    let kept = rows.len() - lost;
+    let data = prepared(rows, "");
+    assert_eq!(dropped(&data), json!({"normalise.lossy": lost}));
+    assert_eq!(data.texts(), vec![rendered("q", "a"); kept]);
+    let explained = json!({"role": "assistant", "content": "a", "reasoning": "why", "reasoning_details": [{"text": "why"}]});
+    assert_eq!(dropped(&prepared(vec![answered(explained)], "")), json!({}));
+}
+
+#[test]
+fn calls_as_json_text_are_read() {
+    let with = |calls: Value| answered(json!({"role": "assistant", "content": "", "tool_calls": calls}));
+    let list = called("")["tool_calls"].clone();
+    let rows = vec![
+        with(json!(list.to_string())),
+        with(json!(list[0].to_string())),
+        with(json!([list[0].to_string()])),
+    ];
+    assert_eq!(prepared(rows, "").texts(), vec![rendered("q", CALL); 3]);
+    for none in [json!(""), json!(" "), json!("null"), json!("[]")] {
+        let row = answered(json!({"role": "assistant", "content": "a", "tool_calls": none}));
+        assert_eq!(prepared(vec![row], "").texts(), [rendered("q", "a")]);
+    }
+    let case = Case::new();
+    case.put("a.jsonl", lines([with(json!("f(x)"))]));
+    case.recipe(SOURCE);
+    case.refused(&["a.jsonl:1", "message 1 of `messages`", "`tool_calls` is text, but not JSON calls"]);
 }

@@ -188,7 +188,7 @@ fn call(numbers: &mut Numbers) -> ToolCall {
         2 => "{\"city\":\"Paris\",\"n\":[1,2]}".to_owned(),
         _ => to_python_json(&object(numbers, 2)),
     };
-    ToolCall { name: format!("f{}", text(numbers, 1)), arguments }
+    ToolCall { name: format!("f{}", text(numbers, 1)), arguments, id: None }
 }
 
 fn assistant(numbers: &mut Numbers) -> Message {
@@ -249,7 +249,7 @@ fn disturb(numbers: &mut Numbers, messages: &mut Vec<Message>) {
         return;
     }
     let at = numbers.below(messages.len() as u64) as usize;
-    match numbers.below(5) {
+    match numbers.below(6) {
         0 => messages.insert(at, Message::new(Role::System, text(numbers, 3))),
         1 => {
             let name = numbers.pick(ROLES).to_owned();
@@ -257,6 +257,12 @@ fn disturb(numbers: &mut Numbers, messages: &mut Vec<Message>) {
         }
         2 => messages.insert(at, Message::new(Role::Tool, text(numbers, 3))),
         3 => messages[at].content = None,
+        4 => {
+            messages[at].name = Some(numbers.pick(ROLES).to_owned());
+            messages[at].tool_call_id = Some(numbers.pick(ROLES).to_owned());
+            let id = numbers.pick(ROLES);
+            messages[at].tool_calls.iter_mut().for_each(|call| call.id = Some(id.to_owned()));
+        }
         _ => messages.truncate(at + 1),
     }
 }

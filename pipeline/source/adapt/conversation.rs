@@ -36,6 +36,10 @@ pub struct Message {
     pub reasoning: Option<String>,
     /// Calls of tools.
     pub tool_calls: Vec<ToolCall>,
+    /// Name of who speaks, or of the tool whose result this is: templates may print it.
+    pub name: Option<String>,
+    /// Id of the call whose result this is: templates may print it.
+    pub tool_call_id: Option<String>,
     /// Whether the row holds something here that no template renders (an image, say).
     pub lossy: bool,
 }
@@ -57,8 +61,10 @@ pub enum Role {
 }
 
 /// One call of a tool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ToolCall {
+    /// Id of the call: templates may print it.
+    pub id: Option<String>,
     /// Name of the tool.
     pub name: String,
     /// Arguments as JSON text: the row's own text, or what Python's `json.dumps` makes of them.
@@ -129,7 +135,7 @@ impl Conversation {
     }
 
     /// What names things beside those strings and that a chat template may print all the same: roles
-    /// that have no branch of their own. With the index of the message, as in
+    /// that have no branch of their own, names of speakers and tools, ids of calls. With the index of the message, as in
     /// [`Conversation::strings`].
     pub fn labels(&self) -> Vec<(u32, &str, bool)> {
         let mut labels = Vec::new();
@@ -138,6 +144,9 @@ impl Conversation {
             if let Role::Other(name) = &message.role {
                 labels.push((index, name.as_str(), false));
             }
+            let ids = message.tool_calls.iter().filter_map(|call| call.id.as_deref());
+            let names = message.name.as_deref().into_iter().chain(message.tool_call_id.as_deref());
+            labels.extend(names.chain(ids).map(|text| (index, text, false)));
         }
         labels
     }

@@ -229,6 +229,14 @@ pub struct MessageFields {
     pub roles: BTreeMap<String, String>,
 }
 
+impl MessageFields {
+    /// Whether the mapping reads this field itself.
+    pub(super) fn names(&self, field: &str) -> bool {
+        let paths = self.reasoning.iter().filter_map(|path| path.first());
+        self.role.iter().chain(&self.content).chain(paths).any(|name| name == field)
+    }
+}
+
 /// Prompt and answer columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnsMapping {

@@ -2,10 +2,24 @@
 
 use super::conversation::{Conversation, Message, Role, ToolCall};
 use super::mapping::{ColumnPath, MessageFields};
-use super::{Outcome, is_empty, wrong_type};
+use super::{Outcome, is_empty, tools_of, wrong_type};
 use crate::run::reason::DropReason;
 use crate::source::cell::Cell;
 use crate::source::python_json::to_python_json;
+
+/// Fields of a message that hold what a model would see or say, and that no template prints.
+const LOST: [&str; 10] = [
+    "audio",
+    "documents",
+    "files",
+    "function_calls",
+    "image",
+    "images",
+    "reasoning_details",
+    "refusal",
+    "video",
+    "videos",
+];
 
 /// Reads the messages of a row.
 ///
@@ -24,16 +38,18 @@ pub fn adapt(cell: Cell, path: &ColumnPath, fields: &MessageFields) -> Result<Ou
     if items.is_empty() {
         return Ok(Outcome::Drop(DropReason::SourceEmptyRow));
     }
-    let mut messages = Vec::with_capacity(items.len());
+    let mut conversation = Conversation::default();
     for (index, item) in items.into_iter().enumerate() {
-        let message = message(item, fields)
+        let (message, tools) = message(item, fields)
             .map_err(|reason| format!("message {index} of `{}`: {reason}", path.name))?;
-        messages.push(message);
+        conversation.messages.push(message);
+        conversation.tools.extend(tools);
     }
-    Ok(Outcome::Keep(Conversation { messages, tools: Vec::new() }))
+    Ok(Outcome::Keep(conversation))
 }
 
-fn message(mut item: Cell, fields: &MessageFields) -> Result<Message, String> {
+/// A message, and the tools that stand in it.
+fn message(mut item: Cell, fields: &MessageFields) -> Result<(Message, Vec<String>), String> {
     if !matches!(item, Cell::Struct(_)) {
         return Err(format!("is {}, not a struct of role and content", item.kind()));
     }
@@ -41,12 +57,16 @@ fn message(mut item: Cell, fields: &MessageFields) -> Result<Message, String> {
         Some(name) => Role::from_name(fields.roles.get(name).map_or(name, String::as_str)),
         None => return Err(format!("has no role (looked for {})", fields.role.join(", "))),
     };
-    let tool_calls = match item.field("tool_calls") {
-        None | Some(Cell::Null) => Vec::new(),
-        Some(Cell::List(calls)) => calls.iter().map(tool_call).collect::<Result<_, _>>()?,
-        Some(other) => return Err(format!("`tool_calls` is {}, not a list", other.kind())),
-    };
+    let (tool_calls, loses_calls) = calls(&item)?;
+    let (tools, loses_tools) = own_tools(&item, &role);
+    let label = |name: &str| item.field(name).filter(|_| !fields.names(name)).and_then(label);
+    let (name, tool_call_id) = (label("name"), label("tool_call_id"));
     let (reasoning, mut lossy) = reasoning(&mut item, &fields.reasoning)?;
+    // Servers give the parts of the reasoning beside the whole.
+    let explained = reasoning.as_deref().is_some_and(|text| !text.trim().is_empty());
+    let lost =
+        LOST.iter().filter(|name| !fields.names(name) && !(explained && **name == "reasoning_details"));
+    lossy |= loses_calls || loses_tools || lost.filter_map(|name| item.field(name)).any(|v| !is_empty(v));
     let there = |name: &&String| item.field(name).is_some();
     let full = |name: &&String| item.field(name).is_some_and(|value| *value != Cell::Null);
     let content = match fields.content.iter().find(full).or_else(|| fields.content.iter().find(there)) {
@@ -65,7 +85,76 @@ fn message(mut item: Cell, fields: &MessageFields) -> Result<Message, String> {
             other => return Err(format!("`{name}` is {}, not text", other.kind())),
         },
     };
-    Ok(Message { role, content, reasoning, tool_calls, lossy })
+    Ok((Message { role, content, reasoning, tool_calls, name, tool_call_id, lossy }, tools))
+}
+
+/// The calls of a message, and whether one of another kind beside them would be lost. `function_call` is
+/// how calls were written before `tool_calls`.
+fn calls(item: &Cell) -> Result<(Vec<ToolCall>, bool), String> {
+    let calls = match item.field("tool_calls") {
+        None => Vec::new(),
+        Some(cell) => call_list(cell)?,
+    };
+    let older = match item.field("function_call") {
+        None => return Ok((calls, false)),
+        Some(cell) if is_empty(cell) => return Ok((calls, false)),
+        Some(Cell::Text(text)) => {
+            serde_json::from_str::<Cell>(text).ok().and_then(|cell| tool_call(&cell).ok())
+        }
+        Some(cell) => tool_call(cell).ok(),
+    };
+    Ok(match (older, calls.as_slice()) {
+        (Some(call), []) => (vec![call], false),
+        (Some(call), [one]) => {
+            let differs = call.name != one.name || call.arguments != one.arguments;
+            (calls, differs)
+        }
+        _ => (calls, true),
+    })
+}
+
+/// Calls as a list of structs or of JSON texts, or one JSON text.
+fn call_list(cell: &Cell) -> Result<Vec<ToolCall>, String> {
+    let parsed = |text: &str| {
+        let cell = serde_json::from_str::<Cell>(text).ok();
+        let cell = cell.filter(|cell| matches!(cell, Cell::List(_) | Cell::Struct(_) | Cell::Null));
+        cell.ok_or_else(|| "`tool_calls` is text, but not JSON calls".to_owned())
+    };
+    match cell {
+        Cell::Null => Ok(Vec::new()),
+        Cell::Text(text) if text.trim().is_empty() => Ok(Vec::new()),
+        Cell::Text(text) => match parsed(text)? {
+            call @ Cell::Struct(_) => Ok(vec![tool_call(&call)?]),
+            list => call_list(&list),
+        },
+        Cell::List(items) => {
+            let one = |item: &Cell| match item {
+                Cell::Text(text) => tool_call(&parsed(text)?),
+                call => tool_call(call),
+            };
+            items.iter().map(one).collect()
+        }
+        other => Err(format!("`tool_calls` is {}, not a list", other.kind())),
+    }
+}
+
+/// The tools in a system message, under either name, and whether there are some that would be lost.
+fn own_tools(item: &Cell, role: &Role) -> (Vec<String>, bool) {
+    let there = |name: &&str| item.field(name).is_some_and(|cell| !is_empty(cell));
+    let mut fields = ["tools", "functions"].into_iter().filter(there);
+    let Some(name) = fields.next() else { return (Vec::new(), false) };
+    let tools = item.field(name).and_then(tools_of).filter(|_| *role == Role::System);
+    let lost = tools.is_none() || fields.next().is_some();
+    (tools.unwrap_or_default(), lost)
+}
+
+/// A name or an id: text or a number, not blank.
+fn label(cell: &Cell) -> Option<String> {
+    match cell {
+        Cell::Text(text) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
+        Cell::Int(_) | Cell::UInt(_) => Some(to_python_json(cell)),
+        _ => None,
+    }
 }
 
 /// The first reasoning that is not blank, and whether there is other reasoning beside it, which would
@@ -114,5 +203,5 @@ fn tool_call(call: &Cell) -> Result<ToolCall, String> {
         Some(other) => to_python_json(other),
         None => "{}".to_owned(),
     };
-    Ok(ToolCall { name, arguments })
+    Ok(ToolCall { id: call.field("id").and_then(label), name, arguments })
 }

@@ -76,7 +76,14 @@ impl Mapping {
         }
         self.add_system(&mut conversation, &mut cells, system)?;
         if let Some(path) = &self.tools {
-            conversation.tools = tools(&take(&mut cells, path), path)?;
+            let column = tools(&take(&mut cells, path), path)?;
+            if !column.is_empty() {
+                let others = !conversation.tools.is_empty() && conversation.tools != column;
+                if let Some(message) = conversation.messages.last_mut() {
+                    message.lossy |= others;
+                }
+                conversation.tools = column;
+            }
         }
         Ok(Outcome::Keep(Adapted::Chat(conversation)))
     }
@@ -133,7 +140,7 @@ pub(super) fn take(cells: &mut [Cell], path: &ColumnPath) -> Cell {
 }
 
 /// Whether a value holds nothing: null, blank text, no element, no field that holds anything.
-fn is_empty(cell: &Cell) -> bool {
+pub(super) fn is_empty(cell: &Cell) -> bool {
     match cell {
         Cell::Null => true,
         Cell::Text(text) => text.trim().is_empty(),
@@ -171,6 +178,9 @@ fn document(text: String) -> Outcome<Adapted> {
 /// The texts of all messages, a blank line between them; what is no text would be lost.
 fn transcript(conversation: &Conversation, labels: &BTreeMap<String, String>) -> Outcome<Adapted> {
     let mut parts = Vec::new();
+    if !conversation.tools.is_empty() {
+        return Outcome::Drop(DropReason::NormaliseLossy);
+    }
     for message in &conversation.messages {
         if message.lossy || !message.tool_calls.is_empty() {
             return Outcome::Drop(DropReason::NormaliseLossy);
@@ -185,28 +195,36 @@ fn transcript(conversation: &Conversation, labels: &BTreeMap<String, String>) ->
     document(parts.join("\n\n"))
 }
 
-/// Tools as JSON texts: from a list of structs, a list of JSON texts, or one JSON text of a list.
 fn tools(cell: &Cell, path: &ColumnPath) -> Result<Vec<String>, String> {
+    match (tools_of(cell), cell) {
+        (Some(tools), _) => Ok(tools),
+        (None, Cell::Text(_)) => Err(format!("column `{}` is text, but not JSON tools", path.name)),
+        (None, other) => Err(wrong_type(path, "a list of tools", other)),
+    }
+}
+
+/// Tools as JSON texts: from a list of structs, a list of JSON texts, or one JSON text of a list; nothing
+/// where it is none of these.
+pub(super) fn tools_of(cell: &Cell) -> Option<Vec<String>> {
     match cell {
-        Cell::Null => Ok(Vec::new()),
-        Cell::Text(text) if text.trim().is_empty() => Ok(Vec::new()),
-        Cell::Text(text) => match serde_json::from_str::<Cell>(text) {
-            Ok(Cell::List(items)) => Ok(items.iter().map(to_python_json).collect()),
-            Ok(Cell::Null) => Ok(Vec::new()),
-            Ok(tool @ Cell::Struct(_)) => Ok(vec![to_python_json(&tool)]),
-            _ => Err(format!("column `{}` is text, but not JSON tools", path.name)),
+        Cell::Null => Some(Vec::new()),
+        Cell::Text(text) if text.trim().is_empty() => Some(Vec::new()),
+        Cell::Text(text) => match serde_json::from_str::<Cell>(text).ok()? {
+            Cell::List(items) => Some(items.iter().map(to_python_json).collect()),
+            Cell::Null => Some(Vec::new()),
+            tool @ Cell::Struct(_) => Some(vec![to_python_json(&tool)]),
+            _ => None,
         },
-        Cell::List(items) => Ok(items
-            .iter()
-            .filter(|item| **item != Cell::Null)
-            .map(|item| match item {
+        Cell::List(items) => {
+            let tool = |item: &Cell| match item {
                 Cell::Text(text) => match serde_json::from_str::<Cell>(text) {
                     Ok(tool @ Cell::Struct(_)) => to_python_json(&tool),
                     _ => to_python_json(item),
                 },
                 tool => to_python_json(tool),
-            })
-            .collect()),
-        other => Err(wrong_type(path, "a list of tools", other)),
+            };
+            Some(items.iter().filter(|item| **item != Cell::Null).map(tool).collect())
+        }
+        _ => None,
     }
 }
