@@ -88,15 +88,21 @@ fn refuse(conversation: &Conversation, policy: &Policy) -> Option<DropReason> {
             return Some(DropReason::NormaliseNoUser);
         }
     }
-    messages.iter().filter(|m| m.role == Role::Assistant).find_map(|message| {
-        match Turn::of(message, dialect.parting).fault {
-            Some(Fault::Lossy) if policy.on_lossy == OnLossy::Drop => Some(DropReason::NormaliseLossy),
-            Some(Fault::Unclosed) if policy.on_unclosed == OnUnclosed::Drop => {
-                Some(DropReason::NormaliseUnclosedThink)
-            }
-            _ => None,
-        }
-    })
+    messages.iter().filter(|m| m.role == Role::Assistant).find_map(|m| refuse_answer(m, policy, dialect))
+}
+
+/// Why an answer is not to be rendered: what is lost by it, or reasoning that is cut off.
+fn refuse_answer(message: &Message, policy: &Policy, dialect: Dialect) -> Option<DropReason> {
+    let fault = Turn::of(message, dialect.parting).fault?;
+    let unclosed = fault.is_unclosed();
+    let lossy = match policy.on_unclosed {
+        OnUnclosed::Close if unclosed => Turn::closed(message, dialect.parting).fault.is_some(),
+        _ => fault.is_lossy(),
+    };
+    if lossy && policy.on_lossy == OnLossy::Drop {
+        return Some(DropReason::NormaliseLossy);
+    }
+    (unclosed && policy.on_unclosed == OnUnclosed::Drop).then_some(DropReason::NormaliseUnclosedThink)
 }
 
 /// Whether a message that is no answer has reasoning or calls, which templates print of answers only.
@@ -231,10 +237,10 @@ impl<'a> Renderer<'a> {
     /// Rules 5 to 8.
     fn assistant(&mut self, index: usize, message: &'a Message) -> Result<(), DropReason> {
         let mut turn = Turn::of(message, self.dialect.parting);
-        let closes = turn.fault == Some(Fault::Unclosed) && self.policy.on_unclosed == OnUnclosed::Close;
+        let closes =
+            turn.fault.is_some_and(Fault::is_unclosed) && self.policy.on_unclosed == OnUnclosed::Close;
         if closes {
-            let reasoning = Turn::unclosed_reasoning(message, self.dialect.parting);
-            turn = Turn { reasoning, answer: "", fault: None };
+            turn = Turn::closed(message, self.dialect.parting);
             self.count("unclosed-think-closed");
         }
         if self.policy.drop_unanswered && turn.reasoning.trim().is_empty() {
@@ -242,9 +248,14 @@ impl<'a> Renderer<'a> {
             turn.reasoning = "";
         }
         let trained = self.is_trained(index);
-        let unanswered = turn.answer.trim().is_empty() && message.tool_calls.is_empty() && !closes;
+        let cut_off = closes && !turn.reasoning.is_empty();
+        let unanswered = turn.answer.trim().is_empty() && message.tool_calls.is_empty() && !cut_off;
         if trained && unanswered && self.policy.drop_unanswered {
             return Err(DropReason::NormaliseEmptyAnswer);
+        }
+        let lacks = self.dialect.reasons() && turn.reasoning.is_empty();
+        if trained && lacks && self.policy.empty_think == EmptyThink::Drop {
+            return Err(DropReason::NormaliseEmptyThink);
         }
         self.open("assistant\n");
         let header = self.sample.text.len();
@@ -255,9 +266,6 @@ impl<'a> Renderer<'a> {
                 (self.strip(turn.answer, turn.answer.trim_start_matches('\n')), start)
             }
             Block::Empty => {
-                if trained && self.policy.empty_think == EmptyThink::Drop {
-                    return Err(DropReason::NormaliseEmptyThink);
-                }
                 let answer = self.strip(turn.answer, turn.answer.trim_start_matches('\n'));
                 (answer, self.empty_block(header))
             }
@@ -289,7 +297,9 @@ impl<'a> Renderer<'a> {
         if !turn.reasoning.is_empty() {
             return Block::Reasoning;
         }
-        let last = index + 1 == self.messages.len();
+        // With an answer right after another one, the prompt of inference ends with the first of them.
+        let unrolls = self.policy.history == History::Unroll;
+        let last = self.messages.len() <= index + 1 + usize::from(unrolls);
         let has_empty = self.dialect.is_second() || (last && after);
         match has_empty && self.policy.empty_think != EmptyThink::Omit {
             true => Block::Empty,

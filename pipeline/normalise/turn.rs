@@ -22,6 +22,29 @@ pub(super) enum Fault {
     Lossy,
     /// Reasoning is opened and never closed.
     Unclosed,
+    /// Both.
+    Both,
+}
+
+impl Fault {
+    fn of(lossy: bool, unclosed: bool) -> Option<Fault> {
+        match (lossy, unclosed) {
+            (true, true) => Some(Fault::Both),
+            (true, false) => Some(Fault::Lossy),
+            (false, true) => Some(Fault::Unclosed),
+            (false, false) => None,
+        }
+    }
+
+    /// Whether text would be lost, or reasoning would stand twice.
+    pub fn is_lossy(self) -> bool {
+        self != Fault::Unclosed
+    }
+
+    /// Whether reasoning is opened and never closed.
+    pub fn is_unclosed(self) -> bool {
+        self != Fault::Lossy
+    }
 }
 
 /// How a format takes a turn apart.
@@ -88,21 +111,28 @@ impl<'a> Turn<'a> {
         // `middle` is all before the last mark; it is longer than `before` if there are several.
         let between = middle.len() > before.len();
         let lossy = !lead.trim().is_empty() || between || message.lossy;
-        let reopened = answer.contains(OPEN).then_some(Fault::Unclosed);
         Turn {
             reasoning: reasoning.trim_start_matches('\n'),
             answer: answer.trim_start_matches('\n'),
-            fault: lossy.then_some(Fault::Lossy).or(reopened),
+            fault: Fault::of(lossy, answer.contains(OPEN)),
         }
     }
 
-    /// The reasoning of a message whose think block was never closed.
-    pub fn unclosed_reasoning(message: &'a Message, parting: Parting) -> &'a str {
-        let reasoning = message.text().split_once(OPEN).map_or("", |(_, rest)| rest);
-        match parting {
+    /// A message whose think block was never closed, with the block closed behind all that there is and
+    /// no answer. Lossy if text stands before the block, or if another one was closed before it.
+    pub fn closed(message: &'a Message, parting: Parting) -> Turn<'a> {
+        let text = message.text();
+        let (before, reasoning) = match text.rsplit_once(CLOSE) {
+            // All up to the block that is open is lost: there is one block to a turn.
+            Some((_, rest)) => (text, rest.split_once(OPEN).map_or("", |(_, reasoning)| reasoning)),
+            None => text.split_once(OPEN).unwrap_or(("", text)),
+        };
+        let lossy = message.lossy || !before.trim().is_empty();
+        let reasoning = match parting {
             Parting::TrimmedTags => python::strip(reasoning),
             Parting::Plain | Parting::Tags => reasoning.trim_start_matches('\n'),
-        }
+        };
+        Turn { reasoning, answer: "", fault: lossy.then_some(Fault::Lossy) }
     }
 }
 
@@ -124,6 +154,20 @@ mod tests {
         assert_eq!(fault("<think>a</think>b</think>c"), Some(Fault::Lossy));
         assert_eq!(fault("<think>a</think>b<think>c"), Some(Fault::Unclosed));
         assert_eq!(fault("<think>a"), Some(Fault::Unclosed));
+    }
+
+    #[test]
+    fn closes_the_last_block_and_names_what_that_loses() {
+        let closed = |text: &str| {
+            let message = Message::new(Role::Assistant, text);
+            let turn = Turn::closed(&message, Parting::Tags);
+            (turn.reasoning.to_owned(), turn.fault)
+        };
+        assert_eq!(closed("<think>\ncut"), ("cut".to_owned(), None));
+        assert_eq!(closed(" <think>a<think>b"), ("a<think>b".to_owned(), None));
+        assert_eq!(closed("Sure. <think>\ncut"), ("cut".to_owned(), Some(Fault::Lossy)));
+        assert_eq!(closed("<think>a</think>b<think>c"), ("c".to_owned(), Some(Fault::Lossy)));
+        assert_eq!(closed("<think>a</think><think>b"), ("b".to_owned(), Some(Fault::Lossy)));
     }
 
     #[test]

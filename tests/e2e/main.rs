@@ -46,6 +46,8 @@ mod hub_stub;
 mod joins;
 /// The launcher for Slurm, with a stand-in of it.
 mod launchers;
+/// Which part of a text is trained on, worked out from the text.
+mod loss_mask;
 /// What of a row's conversation is printed, checked, or counted as lost.
 mod lost_text;
 /// What changed between two runs, and how much it matters.

@@ -64,8 +64,8 @@ fn message(mut item: Cell, fields: &MessageFields) -> Result<(Message, Vec<Strin
     let (reasoning, mut lossy) = reasoning(&mut item, &fields.reasoning)?;
     // Servers give the parts of the reasoning beside the whole.
     let explained = reasoning.as_deref().is_some_and(|text| !text.trim().is_empty());
-    let lost =
-        LOST.iter().filter(|name| !fields.names(name) && !(explained && **name == "reasoning_details"));
+    let told = |name: &str| fields.names(name) || (explained && name == "reasoning_details");
+    let lost = LOST.iter().filter(|name| !told(name));
     lossy |= loses_calls || loses_tools || lost.filter_map(|name| item.field(name)).any(|v| !is_empty(v));
     let there = |name: &&String| item.field(name).is_some();
     let full = |name: &&String| item.field(name).is_some_and(|value| *value != Cell::Null);
