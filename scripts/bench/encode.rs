@@ -6,15 +6,17 @@
 //!
 //! Reads chat rows (`messages`), renders them by the default policy and encodes each sample twice: by
 //! [`Tokeniser::encode`] (normal form, ids, check of the lengths, trained runs), as `prep` does, and by
-//! the engine alone, which gets the text in normal form. Both have an engine of their own, whose caches fill up side by side. They take
-//! turns by blocks of rows, the first of a pair in every other block. Prints MB of rendered text a
-//! second for both, and their ratio; one thread.
+//! the engine alone, which gets the text in normal form. Both are a process of its own, so that neither
+//! finds what the other put into a cache. They take turns by blocks of rows, the first of a pair in every
+//! other block. Prints MB of rendered text a second for both, and their ratio; one thread.
 #![expect(clippy::unwrap_used, reason = "a run that cannot go on ends")]
+#![expect(clippy::indexing_slicing, reason = "a run that cannot go on ends")]
 #![expect(clippy::print_stdout, reason = "its figures are its output")]
 
 use std::hint::black_box;
-use std::io::{BufRead as _, BufReader};
-use std::time::{Duration, Instant};
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 use potable::normalise::{ControlText, Policy, RenderedSample, native};
 use potable::source::adapt::{Conversation, Message, Outcome, Role};
@@ -27,86 +29,109 @@ const BLOCK: usize = 1 << 20;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    let Some(file) = args.first() else {
-        println!("cargo bench --bench encode -- FILE.jsonl [MB]");
-        return;
-    };
-    let most = args.get(1).map_or(f64::INFINITY, |mb| mb.parse::<f64>().unwrap() * 1e6) as usize;
-    let started = Instant::now();
-    let (ours, alone) = (Tokeniser::built_in().unwrap(), Tokeniser::built_in().unwrap());
-    println!("start-up {:.2} s an encoder", started.elapsed().as_secs_f64() / 2.0);
-    let mut times = Times::default();
-    let mut block: Vec<RenderedSample> = Vec::new();
-    for line in BufReader::new(std::fs::File::open(file).unwrap()).lines() {
-        block.extend(samples(&line.unwrap()));
-        if block.iter().map(|sample| sample.text.len()).sum::<usize>() >= BLOCK {
-            times.measure(&ours, &alone, &block);
-            block.clear();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words[..] {
+        [] => println!("cargo bench --bench encode -- FILE.jsonl [MB]"),
+        ["ours", file] => {
+            side(file, |tokeniser, sample, _| tokeniser.encode(sample, ControlText::Drop).unwrap().ids.len())
         }
-        if times.bytes >= most {
-            break;
+        ["alone", file] => {
+            side(file, |tokeniser, _, normal| black_box(tokeniser.engine_ids(normal).unwrap()).len());
         }
+        [file] => compare(file, usize::MAX),
+        [file, mb, ..] => compare(file, (mb.parse::<f64>().unwrap() * 1e6) as usize),
     }
-    times.measure(&ours, &alone, &block);
-    times.print();
 }
 
-#[derive(Default)]
-struct Times {
-    blocks: u64,
-    bytes: usize,
-    tokens: u64,
-    /// Samples that are not in normal form.
-    changed: usize,
-    ours: Duration,
-    alone: Duration,
-}
-
-impl Times {
-    fn measure(&mut self, ours: &Tokeniser, alone: &Tokeniser, block: &[RenderedSample]) {
+/// One side, in a process of its own: a block for each line that comes in, its figures as a line out.
+fn side(file: &str, encode: impl Fn(&Tokeniser, &RenderedSample, &str) -> usize) {
+    let started = Instant::now();
+    let tokeniser = Tokeniser::built_in().unwrap();
+    tokeniser.prepare().unwrap();
+    println!("{}", started.elapsed().as_nanos());
+    let mut rows = BufReader::new(std::fs::File::open(file).unwrap()).lines();
+    for _ in std::io::stdin().lines() {
+        let (mut block, mut bytes) = (Vec::new(), 0);
+        while bytes < BLOCK {
+            let Some(row) = rows.next() else { break };
+            let made = samples(&row.unwrap());
+            bytes += made.iter().map(|sample| sample.text.len()).sum::<usize>();
+            block.extend(made);
+        }
         let normal: Vec<String> =
             block.iter().map(|sample| sample.text.nfc().map(|(c, _)| c).collect()).collect();
-        self.changed += block.iter().zip(&normal).filter(|(sample, normal)| sample.text != **normal).count();
-        let pipeline = || {
-            let started = Instant::now();
-            let encoded = block.iter().map(|sample| ours.encode(sample, ControlText::Drop).unwrap());
-            let tokens: usize = encoded.map(|sample| black_box(sample).ids.len()).sum();
-            (started.elapsed(), tokens)
-        };
-        let engine = || {
-            let started = Instant::now();
-            let tokens: usize =
-                normal.iter().map(|text| black_box(alone.engine_ids(text).unwrap()).len()).sum();
-            (started.elapsed(), tokens)
-        };
-        let (first, second);
-        if self.blocks.is_multiple_of(2) {
-            first = pipeline();
-            second = engine();
-        } else {
-            second = engine();
-            first = pipeline();
-        }
-        assert_eq!(first.1, second.1, "the pipeline gives the ids of the engine");
-        self.blocks += 1;
-        self.bytes += block.iter().map(|sample| sample.text.len()).sum::<usize>();
-        self.tokens += first.1 as u64;
-        self.ours += first.0;
-        self.alone += second.0;
+        let changed = block.iter().zip(&normal).filter(|(sample, normal)| sample.text != **normal).count();
+        let started = Instant::now();
+        let tokens: usize = block
+            .iter()
+            .zip(&normal)
+            .map(|(sample, normal)| black_box(encode(&tokeniser, sample, normal)))
+            .sum();
+        println!("{} {bytes} {tokens} {changed}", started.elapsed().as_nanos());
+    }
+}
+
+/// A side as its parent sees it.
+struct Side {
+    process: Child,
+    said: Lines<BufReader<ChildStdout>>,
+    nanos: u64,
+}
+
+impl Side {
+    fn start(name: &str, file: &str) -> Side {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args([name, file])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
+        let start: f64 = said.next().unwrap().unwrap().parse().unwrap();
+        println!("{name}: start-up {:.2} s", start / 1e9);
+        Side { process, said, nanos: 0 }
     }
 
-    fn print(&self) {
-        let speed = |time: Duration| self.bytes as f64 / 1e6 / time.as_secs_f64();
-        println!(
-            "{:.0} MB of rendered text, {} tokens, {} samples not in normal form, one pass, one thread: engine alone {:.1} MB/s, in the pipeline {:.1} MB/s: {:.1} %",
-            self.bytes as f64 / 1e6,
-            self.tokens,
-            self.changed,
-            speed(self.alone),
-            speed(self.ours),
-            100.0 * self.alone.as_secs_f64() / self.ours.as_secs_f64()
-        );
+    /// Bytes, tokens and samples that are not in normal form, of the next block.
+    fn block(&mut self) -> [u64; 3] {
+        writeln!(self.process.stdin.as_mut().unwrap()).unwrap();
+        let line = self.said.next().unwrap().unwrap();
+        let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().unwrap()).collect();
+        self.nanos += numbers[0];
+        [numbers[1], numbers[2], numbers[3]]
     }
+}
+
+fn compare(file: &str, most: usize) {
+    let (mut ours, mut alone) = (Side::start("ours", file), Side::start("alone", file));
+    let (mut sums, mut blocks) = ([0; 3], 0u64);
+    while (sums[0] as usize) < most {
+        let (one, other) = if blocks.is_multiple_of(2) {
+            (ours.block(), alone.block())
+        } else {
+            (alone.block(), ours.block())
+        };
+        assert_eq!(one, other, "the pipeline gives the ids of the engine");
+        if one[0] == 0 {
+            break;
+        }
+        sums.iter_mut().zip(one).for_each(|(sum, more)| *sum += more);
+        blocks += 1;
+    }
+    for side in [&mut ours, &mut alone] {
+        side.process.kill().unwrap();
+        side.process.wait().unwrap();
+    }
+    let speed = |side: &Side| sums[0] as f64 * 1e3 / side.nanos as f64;
+    println!(
+        "{:.0} MB of rendered text, {} tokens, {} samples not in normal form, one pass, one thread: engine alone {:.1} MB/s, in the pipeline {:.1} MB/s: {:.1} %",
+        sums[0] as f64 / 1e6,
+        sums[1],
+        sums[2],
+        speed(&alone),
+        speed(&ours),
+        100.0 * speed(&ours) / speed(&alone)
+    );
 }
 
 /// The samples of a row of `messages`; none of one that the default policy drops.
