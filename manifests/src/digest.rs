@@ -52,6 +52,22 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 }
 
 impl Digest {
+    /// The digest of all bytes of a reader, read in pieces.
+    ///
+    /// # Errors
+    /// What the reader says.
+    pub fn of_reader(mut reader: impl std::io::Read) -> std::io::Result<Self> {
+        let (mut hasher, mut piece) = (Hasher::new(), vec![0; 1 << 16]);
+        loop {
+            match reader.read(&mut piece) {
+                Ok(0) => return Ok(hasher.finish()),
+                Ok(read) => hasher.update(piece.get(..read).unwrap_or_default()),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
     /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(format!("{PREFIX}{}", sha256_hex(bytes)))
@@ -184,6 +200,9 @@ mod tests {
         hasher.update(b"");
         hasher.update(b"bc");
         assert_eq!(hasher.finish(), Digest::of(b"abc"));
+        let long = vec![7; 200_000];
+        assert_eq!(Digest::of_reader(long.as_slice()).expect("read"), Digest::of(&long));
+        assert_eq!(Digest::of_reader(std::io::empty()).expect("read"), Digest::of(b""));
     }
 
     #[test]

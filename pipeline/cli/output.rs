@@ -50,11 +50,12 @@ impl Output {
             _ if no_progress => ProgressStyle::None,
             _ => ProgressStyle::Lines,
         };
-        let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let coloured = set("NO_COLOR").is_none();
         let forced = set("CLICOLOR_FORCE").is_some_and(|value| value != "0");
-        let data_colour = (forced || io::stdout().is_terminal()) && set("NO_COLOR").is_none();
-        Output { level, progress, colour, data_colour, data_terminal: io::stdout().is_terminal() }
+        let data_terminal = io::stdout().is_terminal();
+        let data_colour = coloured && (forced || data_terminal);
+        Output { level, progress, colour: coloured && terminal, data_colour, data_terminal }
     }
 
     /// Whether data on stdout may be drawn with block characters: a terminal whose locale is UTF-8.

@@ -142,10 +142,10 @@ impl<'a> Turn<'a> {
     /// no answer. Lossy if text stands before the block, or if another one was closed before it.
     pub fn closed(message: &'a Message, parting: Parting) -> Turn<'a> {
         let text = message.text();
-        let (before, reasoning) = match text.rsplit_once(CLOSE) {
+        let (before, reasoning) = match split_last(text, CLOSE) {
             // All up to the block that is open is lost: there is one block to a turn.
-            Some((_, rest)) => (text, rest.split_once(OPEN).map_or("", |(_, reasoning)| reasoning)),
-            None => text.split_once(OPEN).unwrap_or(("", text)),
+            Some((_, rest)) => (text, split_first(rest, OPEN).map_or("", |(_, reasoning)| reasoning)),
+            None => split_first(text, OPEN).unwrap_or(("", text)),
         };
         let lossy = message.lossy || !before.trim().is_empty();
         let reasoning = match parting {

@@ -1,11 +1,10 @@
 //! Digests by which work of an earlier run is known again.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use potable_blocklists::Blocklist;
-use potable_manifests::{Digest, Hasher};
+use potable_manifests::Digest;
 
 use super::checks::streams;
 use super::error::RunError;
@@ -76,7 +75,7 @@ impl PlanDigest<'_> {
 
 /// The digest of a file of keys; of nothing, where there is none.
 fn keys_digest(keys: Option<&Path>) -> Result<Digest, RunError> {
-    keys.map_or_else(|| Ok(Hasher::new().finish()), file_digest)
+    keys.map_or_else(|| Ok(Digest::of(b"")), file_digest)
 }
 
 /// SHA-256 of the bytes of a file.
@@ -85,13 +84,5 @@ fn keys_digest(keys: Option<&Path>) -> Result<Digest, RunError> {
 /// What the file system says.
 pub fn file_digest(path: &Path) -> Result<Digest, RunError> {
     let read_error = |source| RunError::Read { path: path.to_path_buf(), source };
-    let mut file = File::open(path).map_err(read_error)?;
-    let (mut hasher, mut piece) = (Hasher::new(), vec![0; 1 << 16]);
-    loop {
-        let read = file.read(&mut piece).map_err(read_error)?;
-        match piece.get(..read) {
-            Some(piece) if !piece.is_empty() => hasher.update(piece),
-            _ => return Ok(hasher.finish()),
-        }
-    }
+    File::open(path).and_then(Digest::of_reader).map_err(read_error)
 }

@@ -89,8 +89,8 @@ impl ShardWriter for ParquetWriter {
     }
 }
 
-/// A Parquet writer as every shard has it: zstd at level 1 (level 3 takes twice the time for 5 to 10 % of the
-/// size), no dictionary, no statistics, a fixed writer name.
+/// A Parquet writer as every shard has it: zstd at level 1 (level 3 gives shards 5 to 12 % smaller, and `prep`
+/// 13 % more to do), no dictionary, no statistics, a fixed writer name.
 fn arrow_writer(path: &Path, schema: SchemaRef) -> Result<ArrowWriter<AtomicFile>, RunError> {
     let file = AtomicFile::create(path)?;
     let level = ZstdLevel::try_new(1).map_err(|e| shard_error(path, e))?;

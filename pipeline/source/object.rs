@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use potable_manifests::Digest;
+
 use super::error::SourceError;
 use super::open::{Format, Location, SourceFile};
 use crate::store::{Stat, Store, StoreError};
@@ -126,23 +128,8 @@ impl Object {
 /// Whether a file has these bytes, by their SHA-256 in hex.
 fn is_of(path: &Path, sha256: &str) -> Result<bool, SourceError> {
     let read = |source| SourceError::Read { path: path.to_path_buf(), source };
-    let mut hasher = potable_manifests::Hasher::new();
-    let mut file = std::fs::File::open(path).map_err(read)?;
-    std::io::copy(&mut file, &mut HashWriter(&mut hasher)).map_err(read)?;
-    Ok(hasher.finish().hex() == sha256)
-}
-
-struct HashWriter<'a>(&'a mut potable_manifests::Hasher);
-
-impl std::io::Write for HashWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    let digest = std::fs::File::open(path).and_then(Digest::of_reader).map_err(read)?;
+    Ok(digest.hex() == sha256)
 }
 
 /// Objects that a pattern names: one object, all data files below a prefix, or a glob in which `*`

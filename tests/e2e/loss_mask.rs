@@ -8,6 +8,7 @@ use potable::normalise::{
 use potable::source::adapt::{Conversation, Message, Outcome, Role, ToolCall};
 
 use super::conversations::{Numbers, conversation};
+use super::templates::FORMATS;
 
 fn chat(turns: &[(Role, &str)]) -> Conversation {
     let messages = turns.iter().map(|(role, text)| Message::new(role.clone(), *text)).collect();
@@ -145,16 +146,9 @@ fn expected_mask(text: &str, policy: &Policy) -> Vec<bool> {
 }
 
 fn any_policy(numbers: &mut Numbers) -> Policy {
-    let formats = [
-        TextFormat::Qwen3,
-        TextFormat::Qwen3Thinking2507,
-        TextFormat::Qwen3Instruct2507,
-        TextFormat::Qwen35,
-        TextFormat::Qwen36,
-    ];
     let empty = [EmptyThink::Mask, EmptyThink::Train, EmptyThink::Omit, EmptyThink::Drop];
     let history = [History::Template, History::Unroll, History::Keep];
-    let format = formats[numbers.below(5) as usize];
+    let format = FORMATS[numbers.below(5) as usize];
     if numbers.is(30) {
         return Policy { format, ..Policy::DEFAULT };
     }

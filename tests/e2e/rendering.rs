@@ -15,18 +15,10 @@ use proptest::prelude::*;
 
 use super::conversations::{Numbers, conversation, string};
 use super::harness::skipped;
-use super::templates::models;
+use super::templates::{FORMATS, models};
 
 /// A ChatML template of our own, in which a turn is what follows its prompt.
 const CHATML: &str = "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + (m.content or '') + '<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
-
-const FORMATS: [TextFormat; 5] = [
-    TextFormat::Qwen3,
-    TextFormat::Qwen3Thinking2507,
-    TextFormat::Qwen3Instruct2507,
-    TextFormat::Qwen35,
-    TextFormat::Qwen36,
-];
 
 fn shared(path: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(path);

@@ -173,6 +173,13 @@ impl<'c> Work<'c> {
     fn digest(&self) -> String {
         digest(&self.path("out"))
     }
+
+    /// Removes the manifest, so that seal is next.
+    fn unseal(&self) {
+        for name in ["out/manifest.json", "out/manifest.json.sha256"] {
+            std::fs::remove_file(self.path(name)).unwrap();
+        }
+    }
 }
 
 /// The digest of a data set, or of the index of several.
@@ -277,9 +284,7 @@ fn a_lost_round_is_found_and_made_again() {
     work.drive_plainly(Order::Up);
     for harm in [|path: &Path| std::fs::remove_file(path).unwrap(), damage] {
         for next in ["select", "reduce", "seal"] {
-            for name in ["out/manifest.json", "out/manifest.json.sha256"] {
-                std::fs::remove_file(work.path(name)).unwrap();
-            }
+            work.unseal();
             if next != "seal" {
                 std::fs::remove_dir_all(work.path("reduce")).unwrap();
             }
@@ -538,9 +543,7 @@ fn found_and_made_again(damage: fn(&Path)) {
             kinds += 1;
             assert_eq!(work.digest(), digest(&case.path("prep")), "{name} damaged before {step}");
             assert_eq!(contents(&work.path("out")), contents(&case.path("prep")), "{name} before {step}");
-            for sealed in ["out/manifest.json", "out/manifest.json.sha256"] {
-                std::fs::remove_file(work.path(sealed)).unwrap();
-            }
+            work.unseal();
         }
         if step != "seal" {
             work.step(step, &[]);
@@ -570,9 +573,7 @@ fn a_shard_that_is_damaged_gone_or_cut_before_seal_is_written_again() {
         heal(&work);
         assert_eq!(work.digest(), digest(&case.path("prep")));
         assert_eq!(contents(&work.path("out")), contents(&case.path("prep")));
-        for name in ["out/manifest.json", "out/manifest.json.sha256"] {
-            std::fs::remove_file(work.path(name)).unwrap();
-        }
+        work.unseal();
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conversations::{Numbers, conversation, string};
 use potable::normalise::native::Ending;
-use potable::normalise::{ControlText, RenderedSample, TextFormat};
+use potable::normalise::{ControlText, RenderedSample};
 use potable::source::adapt::{Conversation, Message};
 use potable::tokenise::Tokeniser;
 use rayon::prelude::*;
@@ -79,14 +79,7 @@ fn dump(count: u64, file: &str, seed: u64) {
     let mut out = BufWriter::new(std::fs::File::create(file).unwrap());
     for number in 0..count {
         let made = conversation(&mut Numbers::of(seed, number));
-        let formats = [
-            TextFormat::Qwen3,
-            TextFormat::Qwen3Thinking2507,
-            TextFormat::Qwen3Instruct2507,
-            TextFormat::Qwen35,
-            TextFormat::Qwen36,
-        ];
-        let ours: serde_json::Map<String, Value> = formats
+        let ours: serde_json::Map<String, Value> = templates::FORMATS
             .into_iter()
             .map(|format| (format.name().to_owned(), json!(templates::native(format, &made, Ending::Closed))))
             .collect();

@@ -18,6 +18,15 @@ pub struct Model {
     pub prompts: bool,
 }
 
+/// The formats that are rendered natively.
+pub const FORMATS: [TextFormat; 5] = [
+    TextFormat::Qwen3,
+    TextFormat::Qwen3Thinking2507,
+    TextFormat::Qwen3Instruct2507,
+    TextFormat::Qwen35,
+    TextFormat::Qwen36,
+];
+
 /// All native formats with the templates of `folder`.
 pub fn models(folder: &Path) -> Vec<Model> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();

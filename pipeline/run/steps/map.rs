@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::group::MappedGroup;
-use super::phase::{PhaseRuntime, Reads};
+use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
 use super::sealed;
 use super::select::SUMMARY;
@@ -43,8 +43,7 @@ pub fn map(
         }
         let scratch = Scratch::new(options.scratch.as_deref())?;
         let units: Vec<u64> = missing.iter().map(|task| task.unit).collect();
-        let reads = Reads::Units(&units);
-        let runtime = PhaseRuntime::open(work, index, scratch.path(), (&reads, progress))?;
+        let runtime = PhaseRuntime::open(work, index, scratch.path(), &units, progress)?;
         pull::write_log(&runtime.supply, scratch.path())?;
         let mapping = Mapping { store: &store, phase, runtime: &runtime, scratch: scratch.path(), progress };
         done += mapping.run(&missing, options.threads)?;

@@ -23,13 +23,11 @@ const SEALED: &str = "sealed.json";
 /// A folder of another plan, of `prep`, or with something else in it.
 pub fn take(work: &WorkFolder, phase: &PhaseRecord, planned: bool) -> Result<(), RunError> {
     let out = work.out(Some(phase))?;
-    if !planned {
-        check_empty(&out)?;
+    match planned {
+        true if out.size(MANIFEST)?.is_some() => Ok(()),
+        true => hold(work, &out),
+        false => check_empty(&out).and_then(|()| hold(work, &out)),
     }
-    if planned && out.size(MANIFEST)?.is_some() {
-        return Ok(());
-    }
-    hold(work, &out)
 }
 
 /// Checks before something is written to the output folder that it is this plan's.
@@ -75,7 +73,11 @@ pub fn announce(work: &WorkFolder, phase: &PhaseRecord, plan: &Digest) -> Result
     Ok(work.phase_store(phase).put(SEALED, &sealed::to_bytes(&plan.as_str())?)?)
 }
 
-fn hold(work: &WorkFolder, out: &Store) -> Result<(), RunError> {
+/// Takes an output folder that is not sealed for the plan, or finds it taken by it.
+///
+/// # Errors
+/// A folder of another plan, what the store says.
+pub fn hold(work: &WorkFolder, out: &Store) -> Result<(), RunError> {
     let ours = work.record.data_digest()?;
     if out.put_new(OWNER, ours.as_bytes())? {
         // Another one may have sealed since this one looked; what is sealed is nobody's.

@@ -37,14 +37,6 @@ pub fn input_name(map_digest: &Digest, name: &str) -> String {
     format!("inputs/{}/{name}", map_digest.hex().get(..16).unwrap_or_default())
 }
 
-/// The units that a step reads, of whose files it must be known that they are those of the plan.
-pub enum Reads<'a> {
-    /// No input.
-    Nothing,
-    /// The inputs of these units.
-    Units(&'a [u64]),
-}
-
 /// A phase ready to run.
 pub struct PhaseRuntime {
     /// The recipe.
@@ -63,7 +55,7 @@ pub struct PhaseRuntime {
 
 impl PhaseRuntime {
     /// Puts a phase of the plan together; what it needs of the work folder is copied to `scratch` where
-    /// the work folder is no folder.
+    /// the work folder is no folder. The inputs of `units` are checked; a step without units reads none.
     ///
     /// # Errors
     /// Inputs that are not what they were, a potable that makes other things of them.
@@ -71,7 +63,8 @@ impl PhaseRuntime {
         work: &WorkFolder,
         index: usize,
         scratch: &Path,
-        (reads, progress): (&Reads, &Progress),
+        units: &[u64],
+        progress: &Progress,
     ) -> Result<PhaseRuntime, RunError> {
         let record = &work.record;
         let mut recipe = Recipe::parse(&record.recipe, &record.origin, &record.base)?;
@@ -105,7 +98,7 @@ impl PhaseRuntime {
         }
         let cut = Cut { unit_bytes: record.unit_bytes, chunk_bytes: record.chunk_bytes, reversed: false };
         let plan = Plan::of(phase.clone(), sources, cut);
-        check_inputs(&plan, planned, reads)?;
+        check_inputs(&plan, planned, units)?;
         let blocklist = match planned.blocklist {
             true => Some(Blocklist::load(&inputs.path(BLOCKLIST)?).map_err(|e| unusable(e.into()))?),
             false => None,
@@ -187,10 +180,12 @@ impl Inputs<'_> {
     }
 }
 
-/// Inputs must be what the plan hashed. A file of another time is hashed again: it may be a copy of its
+/// The inputs of these units must be what the plan hashed. A file of another time is hashed again: it may be a copy of its
 /// own on this machine.
-fn check_inputs(plan: &Plan, planned: &PhaseRecord, reads: &Reads) -> Result<(), RunError> {
-    let Reads::Units(numbers) = reads else { return Ok(()) };
+fn check_inputs(plan: &Plan, planned: &PhaseRecord, numbers: &[u64]) -> Result<(), RunError> {
+    if numbers.is_empty() {
+        return Ok(());
+    }
     let ranges = numbers.iter().filter_map(|number| planned.units.get(*number as usize));
     let units = ranges.filter_map(|(first, end)| plan.units.get(*first..*end)).flatten();
     let read: BTreeSet<(usize, usize)> =

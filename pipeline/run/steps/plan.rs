@@ -7,7 +7,7 @@ use super::owner;
 use super::phase::{BLOCKLIST, TEMPLATE, TOKENIZER, input_name};
 use super::record::{PLAN, PhaseRecord, WorkRecord, group, least_bytes};
 use super::status::{Status, status};
-use super::{Scratch, WorkFolder};
+use super::{Scratch, WorkFolder, pool};
 use crate::recipe::resolve::ResolvedPhase;
 use crate::recipe::{Recipe, Supply};
 use crate::run::checks::refuse_benchmarks;
@@ -71,8 +71,7 @@ pub fn plan(recipe: &Recipe, options: &PlanOptions, progress: &Progress) -> Resu
         scratch: scratch.path(),
         inputs: Vec::new(),
     };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
-    let pool = pool.map_err(|e| RunError::Threads { threads: options.threads, reason: e.to_string() })?;
+    let pool = pool(options.threads)?;
     let base = if recipe.base.as_os_str().is_empty() && !Path::new(&options.origin).is_file() {
         recipe.base.clone()
     } else {

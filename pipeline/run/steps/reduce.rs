@@ -11,10 +11,10 @@ use super::error::StepError;
 use super::group::is_damage;
 use super::map::rounds;
 use super::owner;
-use super::phase::{PhaseRuntime, Reads};
+use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
 use super::sealed;
-use super::select::{SUMMARY, heal, local, whole_sources};
+use super::select::{SUMMARY, heal, local, select_again, whole_sources};
 use super::{Scratch, StepOptions, WorkFolder, checked, pool};
 use crate::run::digests::file_digest;
 use crate::run::error::RunError;
@@ -53,7 +53,7 @@ pub fn reduce(
         }
         owner::check(work, phase, &out)?;
         let scratch = Scratch::new(options.scratch.as_deref())?;
-        let runtime = PhaseRuntime::open(work, index, scratch.path(), (&Reads::Nothing, progress))?;
+        let runtime = PhaseRuntime::open(work, index, scratch.path(), &[], progress)?;
         let step = ReduceStep::open(work, phase, &runtime, (&store, &out, scratch.path()))?;
         progress.partitions.1.store(missing.len() as u64, std::sync::atomic::Ordering::Relaxed);
         let one = |number: &u32| match step.partition(*number, progress) {
@@ -109,6 +109,10 @@ pub struct ReduceStep<'a> {
     store: &'a Store,
     out: &'a Store,
     scratch: &'a Path,
+    /// Checksums of the selection.
+    pub digests: sealed::Digests<'a>,
+    /// Hashes up to which each round of map went, by source.
+    pub rounds: Vec<Vec<u64>>,
     /// What names samples.
     pub rules: Rules,
     /// Which rows go on.
@@ -136,19 +140,11 @@ impl<'a> ReduceStep<'a> {
                 scratch.join("select")
             }
         };
-        let again = format!("potable select --work {}", work.store.uri());
-        sealed::check_selection(store, "summary.json", &folder.join("summary.json"), &again)?;
-        sealed::check_rounds(store, &rounds, &again)?;
+        let digests = sealed::Digests::read(store, select_again(work))?;
+        digests.check("summary.json", &folder.join("summary.json"))?;
+        digests.check_rounds(&rounds)?;
         let selection = Selection::open(&folder)?;
-        Ok(ReduceStep { work, phase, runtime, store, out, scratch, rules, selection })
-    }
-
-    /// Checks a file of the selection, of which `path` is a copy or the file itself.
-    ///
-    /// # Errors
-    /// A damaged file: the phase is selected again then.
-    pub fn check_selection(&self, name: &str, path: &Path) -> Result<(), RunError> {
-        sealed::check_selection(self.store, name, path, &self.select_again())
+        Ok(ReduceStep { work, phase, runtime, store, out, scratch, digests, rounds, rules, selection })
     }
 
     /// Turns the error of a file of the selection into one that has the phase selected again.
@@ -162,15 +158,7 @@ impl<'a> ReduceStep<'a> {
         let Some(name) = path.file_name().filter(|_| parent.is_some_and(|name| name == "select")) else {
             return error;
         };
-        let place = self.store.place(&format!("select/{}", name.display()));
-        match sealed::spoilt(self.store, &place, &self.select_again()) {
-            Ok(spoilt) => spoilt.into(),
-            Err(error) => error,
-        }
-    }
-
-    fn select_again(&self) -> String {
-        format!("potable select --work {}", self.work.store.uri())
+        self.digests.spoilt(&format!("select/{}", name.display()))
     }
 
     /// Writes the shards of a partition or a tail, and then its result.

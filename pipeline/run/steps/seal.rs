@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use potable_manifests::{Digest, Manifest, RunBlock};
 
-use super::map::LOGS;
+use super::map::{LOGS, undone};
 use super::owner::{self, MANIFEST};
-use super::phase::{PhaseRuntime, Reads};
+use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
 use super::reduce::{ReduceStep, check_selected};
-use super::select::{SUMMARY, Units, excluded_keys, heal, local};
+use super::select::{SUMMARY, Units, check_mapped, excluded_keys, heal, local};
 use super::{Scratch, StepOptions, WorkFolder, pool};
 use crate::run::digests::PlanDigest;
 use crate::run::error::RunError;
@@ -79,8 +79,8 @@ impl SealStep<'_> {
     fn run(&self, index: usize, threads: usize, run: &RunBlock) -> Result<Manifest, RunError> {
         let (store, out) = self.stores;
         check_selected(self.work, store)?;
-        owner::check(self.work, self.phase, out)?;
-        let runtime = PhaseRuntime::open(self.work, index, self.scratch, (&Reads::Nothing, self.progress))?;
+        owner::hold(self.work, out)?;
+        let runtime = PhaseRuntime::open(self.work, index, self.scratch, &[], self.progress)?;
         let step = ReduceStep::open(self.work, self.phase, &runtime, (store, out, self.scratch))?;
         let results = step.results()?;
         let pool = pool(threads)?;
@@ -88,9 +88,10 @@ impl SealStep<'_> {
         let near = (step.selection.summary.near > 0).then_some(NEAR);
         for file in [OVERLONG].into_iter().chain(near) {
             let path = local(store, self.scratch, &format!("select/{file}"))?;
-            step.check_selection(file, &path)?;
+            step.digests.check(file, &path)?;
         }
-        let units = Units::open(self.work, self.phase, store, self.scratch)?;
+        check_mapped(self.work, store, &undone(store, self.phase, &step.rounds)?)?;
+        let units = Units::open(self.work, self.phase, store, self.scratch, step.rounds.clone())?;
         let parts = units.parts();
         let files: Vec<&dyn StagedRows> = parts.iter().map(|part| part as &dyn StagedRows).collect();
         // Two may seal at once: each makes the files in a folder of its own, and puts the same bytes in

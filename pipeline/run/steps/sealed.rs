@@ -66,53 +66,68 @@ pub fn write_digests(store: &Store, folder: &Path, rounds: &[Vec<u64>]) -> Resul
     Ok(store.put(DIGESTS, &to_bytes(&digests)?)?)
 }
 
-/// Checks a file of a selection, of which `path` is a copy or the file itself. If it is damaged, the
-/// selection is none any more.
-///
-/// # Errors
-/// A damaged file; what the file system or the store says.
-pub fn check_selection(store: &Store, name: &str, path: &Path, again: &str) -> Result<(), RunError> {
-    let digests = written_digests(store)?;
-    let written = digests.get(name);
-    let read_error = |source| RunError::Read { path: path.to_path_buf(), source };
-    let there = path.try_exists().map_err(read_error)?;
-    if written.is_some() && there && written == Some(&digest_of(path)?) {
-        return Ok(());
+/// The checksums of a selection, read once.
+pub struct Digests<'a> {
+    store: &'a Store,
+    written: BTreeMap<String, String>,
+    /// The command that selects again.
+    again: String,
+}
+
+impl<'a> Digests<'a> {
+    /// Reads the checksums of a selection; there are none if they are lost or damaged, and then no file is
+    /// what was written. `again` is the command that selects again.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn read(store: &'a Store, again: String) -> Result<Self, RunError> {
+        let written = match store.get(DIGESTS) {
+            Err(error) if error.is_not_found() => BTreeMap::new(),
+            bytes => from_bytes(&bytes?).unwrap_or_default(),
+        };
+        Ok(Digests { store, written, again })
     }
-    Err(spoilt(store, &store.place(&format!("select/{name}")), again)?.into())
-}
 
-/// Checks that a selection is made of all these rounds of map. If not, one of them was lost since, and the
-/// selection is none any more.
-///
-/// # Errors
-/// A round that was lost; what the store says.
-pub fn check_rounds(store: &Store, rounds: &[Vec<u64>], again: &str) -> Result<(), RunError> {
-    if written_digests(store)?.get(ROUNDS) == Some(&rounds_digest(rounds)?) {
-        return Ok(());
+    /// Checks a file of the selection, of which `path` is a copy or the file itself. If it is damaged, the
+    /// selection is none any more.
+    ///
+    /// # Errors
+    /// A damaged file; what the file system or the store says.
+    pub fn check(&self, name: &str, path: &Path) -> Result<(), RunError> {
+        let written = self.written.get(name);
+        let read_error = |source| RunError::Read { path: path.to_path_buf(), source };
+        let there = path.try_exists().map_err(read_error)?;
+        if written.is_some() && there && written == Some(&digest_of(path)?) {
+            return Ok(());
+        }
+        Err(self.spoilt(&format!("select/{name}")))
     }
-    Err(spoilt(store, &store.place(ROUNDS), again)?.into())
-}
 
-/// A selection of which something is damaged is removed, so that it is made again.
-///
-/// # Errors
-/// What the store says.
-pub fn spoilt(store: &Store, place: &str, again: &str) -> Result<StepError, RunError> {
-    store.delete(SUMMARY)?;
-    Ok(StepError::Damaged {
-        place: place.to_owned(),
-        reason: "it is not what was written".to_owned(),
-        names: vec![SUMMARY.to_owned()],
-        again: again.to_owned(),
-    })
-}
+    /// Checks that the selection is made of all these rounds of map. If not, one of them was lost since,
+    /// and the selection is none any more.
+    ///
+    /// # Errors
+    /// A round that was lost; what the store says.
+    pub fn check_rounds(&self, rounds: &[Vec<u64>]) -> Result<(), RunError> {
+        if self.written.get(ROUNDS) == Some(&rounds_digest(rounds)?) {
+            return Ok(());
+        }
+        Err(self.spoilt(ROUNDS))
+    }
 
-/// The checksums that are written down; none if they are not there or damaged.
-fn written_digests(store: &Store) -> Result<BTreeMap<String, String>, RunError> {
-    match store.get(DIGESTS) {
-        Err(error) if error.is_not_found() => Ok(BTreeMap::new()),
-        bytes => Ok(from_bytes(&bytes?).unwrap_or_default()),
+    /// A selection of which the object with this name is damaged is removed, so that it is made again; the
+    /// error that says so.
+    pub fn spoilt(&self, name: &str) -> RunError {
+        if let Err(error) = self.store.delete(SUMMARY) {
+            return error.into();
+        }
+        StepError::Damaged {
+            place: self.store.place(name),
+            reason: "it is not what was written".to_owned(),
+            names: vec![SUMMARY.to_owned()],
+            again: self.again.clone(),
+        }
+        .into()
     }
 }
 

@@ -9,7 +9,7 @@ use super::blocks::{BlockRef, blocks_name};
 use super::error::StepError;
 use super::group::{Part, StagedGroup};
 use super::map::{Task, all_tasks, round_name, rounds, undone};
-use super::phase::{PhaseRuntime, Reads};
+use super::phase::PhaseRuntime;
 use super::record::PhaseRecord;
 use super::sealed;
 use super::{Scratch, StepOptions, WorkFolder, pool};
@@ -84,27 +84,18 @@ pub struct Units {
 }
 
 impl Units {
-    /// Opens all units.
+    /// Opens all units of these rounds, which are done. The rounds are read once a step: a select beside
+    /// it may open a further one at any moment.
     ///
     /// # Errors
-    /// Units that are not done; one that is damaged.
+    /// A unit that is damaged.
     pub fn open(
         work: &WorkFolder,
         phase: &PhaseRecord,
         store: &Store,
         scratch: &Path,
+        rounds: Vec<Vec<u64>>,
     ) -> Result<Units, RunError> {
-        // Read once: a select beside this one may open a further round at any moment.
-        let rounds = rounds(store, phase)?;
-        let missing = undone(store, phase, &rounds)?;
-        if !missing.is_empty() {
-            return Err(StepError::TooEarly {
-                place: store.uri(),
-                missing: format!("{} units are not mapped", missing.len()),
-                way_out: format!("run `potable map --work {}` first", work.store.uri()),
-            }
-            .into());
-        }
         let tasks = all_tasks(phase, &phase.sources_of_units(), &rounds);
         let mut groups = Vec::with_capacity(tasks.len());
         for task in &tasks {
@@ -170,6 +161,27 @@ impl Units {
     }
 }
 
+/// Map comes before.
+///
+/// # Errors
+/// Tasks that are missing.
+pub fn check_mapped(work: &WorkFolder, store: &Store, missing: &[Task]) -> Result<(), RunError> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(StepError::TooEarly {
+        place: store.uri(),
+        missing: format!("{} units are not mapped", missing.len()),
+        way_out: format!("run `potable map --work {}` first", work.store.uri()),
+    }
+    .into())
+}
+
+/// The command that selects again.
+pub fn select_again(work: &WorkFolder) -> String {
+    format!("potable select --work {}", work.store.uri())
+}
+
 /// A file of the work folder on this machine: in place, or a copy; no file where there is no object.
 ///
 /// # Errors
@@ -212,11 +224,16 @@ struct SelectStep<'a> {
 
 impl SelectStep<'_> {
     fn run(&self, index: usize, threads: usize) -> Result<Selected, RunError> {
-        if self.waits_for_a_round()? {
+        let rounds = rounds(self.store, self.phase)?;
+        let missing = undone(self.store, self.phase, &rounds)?;
+        // A select before this one may have opened a further round, which is all that is not mapped.
+        let last = rounds.len() as u32;
+        if last > 1 && !missing.is_empty() && missing.iter().all(|task| task.round == last) {
             return Ok(Selected::More(vec![self.phase.name.clone()]));
         }
-        let units = Units::open(self.work, self.phase, self.store, self.scratch)?;
-        let runtime = PhaseRuntime::open(self.work, index, self.scratch, (&Reads::Nothing, self.progress))?;
+        check_mapped(self.work, self.store, &missing)?;
+        let units = Units::open(self.work, self.phase, self.store, self.scratch, rounds)?;
+        let runtime = PhaseRuntime::open(self.work, index, self.scratch, &[], self.progress)?;
         let parts = units.parts();
         let ledgers: Vec<&ChunkLedger> = parts.iter().map(StagedRows::ledger).collect();
         check_rows(&runtime.plan, &ledgers)?;
@@ -246,14 +263,6 @@ impl SelectStep<'_> {
         sampling::check_supply(&runtime.plan, &selection)?;
         self.publish(&units, &selection, &folder)?;
         Ok(Selected::Done)
-    }
-
-    /// Whether a select before this one opened a further round, which is all that is not mapped.
-    fn waits_for_a_round(&self) -> Result<bool, RunError> {
-        let rounds = rounds(self.store, self.phase)?;
-        let missing = undone(self.store, self.phase, &rounds)?;
-        let last = rounds.len() as u32;
-        Ok(last > 1 && !missing.is_empty() && missing.iter().all(|task| task.round == last))
     }
 
     fn publish(&self, units: &Units, selection: &Selection, folder: &Path) -> Result<(), RunError> {
@@ -291,8 +300,7 @@ impl SelectStep<'_> {
 /// A file that is damaged: the phase is selected again then.
 pub fn excluded_keys(work: &WorkFolder, store: &Store, scratch: &Path) -> Result<PathBuf, RunError> {
     let path = local(store, &scratch.join("excluded"), &format!("select/{KEYS}"))?;
-    let again = format!("potable select --work {}", work.store.uri());
-    sealed::check_selection(store, KEYS, &path, &again)?;
+    sealed::Digests::read(store, select_again(work))?.check(KEYS, &path)?;
     Ok(path)
 }
 
